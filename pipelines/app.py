@@ -5,21 +5,25 @@ Start with `run`, which every binary calls with its `main`.
 
 import collections
 import contextlib
+import difflib
 import errno
 import importlib.machinery
 import importlib.util
 import io
 import os
 import pathlib
+import re
 import signal
 import sys
+import traceback
 
+import ml_collections
 import tensorflow as tf
 from absl import app, flags, logging
 from ml_collections import config_flags
 
 from pipelines import configs, help
-from pipelines.fields import ALWAYS, FIELDS
+from pipelines.fields import ALWAYS, FIELDS, read_config, restored_config
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import MEANS
@@ -49,16 +53,62 @@ flags.disclaim_key_flags()  # --help of a command lists the flags that it define
 
 
 class _Config(flags.ArgumentParser):
-    """Parses the name or path of a config, with or without ":" and an argument."""
+    """Parses a config's name or path, with or without ":" and an argument, or a config.json."""
 
     def parse(self, value):
         path, *argument = config_path(value).split(":", 1)
-        loader = importlib.machinery.SourceFileLoader("config", path)
-        module = importlib.util.module_from_spec(importlib.util.spec_from_loader("config", loader))
+        if path.endswith(".json"):
+            config = restored_config(read_config(path))
+        else:
+            config = _call_get_config(path, argument)
+        config.lock()
+        _check_names(config, sys.argv[1:])
+        return config
+
+
+def _call_get_config(path, argument):
+    """Returns what `get_config` of a Python file returns.
+
+    Raises:
+        InputError: if it is no `ConfigDict`, or the file fails; it names the line.
+    """
+    loader = importlib.machinery.SourceFileLoader("config", path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("config", loader))
+    try:
         loader.exec_module(module)
         config = module.get_config(*argument)
-        config.lock()
-        return config
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        rows = traceback.extract_tb(error.__traceback__)
+        numbers = [1, *(row.lineno for row in rows if row.filename == path)]
+        number = error.lineno if isinstance(error, SyntaxError) else numbers[-1]
+        raise InputError(f"{path}, line {number}: {error}: fix the config.") from error
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise InputError(
+            f"{path}: get_config() returns a {type(config).__name__}: return a ConfigDict, such as "
+            "that of pipelines.configs.wmt14_en_de_base."
+        )
+    return config
+
+
+def _check_names(config, arguments):
+    """Raises InputError for an argument --config.part.field that names no field of a config."""
+    for argument in arguments:
+        dashes, is_field, name = argument.partition("=")[0].partition("config.")
+        if not is_field or dashes not in ("-", "--"):
+            continue
+        parts, within = name.split("."), config
+        for i, part in enumerate(parts):
+            if not isinstance(within, ml_collections.ConfigDict) or part not in within:
+                whole = ".".join(["config", *parts[:i]])
+                fields = [*within] if isinstance(within, ml_collections.ConfigDict) else []
+                advice = difflib.get_close_matches(part, fields, 1) or fields
+                raise InputError(
+                    f"--config.{name}: {whole} has no field {part!r}: "
+                    + (f"give {' or '.join(advice)}." if advice else "leave it out.")
+                )
+            within = within[part]
 
 
 def define_config():
@@ -157,15 +207,20 @@ class _Paths(flags.ListParser):
         return [files.local_path(path) for path in super().parse(argument) or [""]]
 
 
-def define_path(name, text, kind="input", **options):
+def define_path(name, text, kind="input", several=False, **options):
     """Defines the flag of a path without a default, see `files.local_path`.
 
     Args:
         name: the flag's name.
         text: its help.
         kind: "input", a file that exists; "output", a file that may be made; or "folder".
+        several: whether the flag may be given several times; then its value is a list.
         **options: further arguments of `flags.DEFINE`.
     """
+    if several:
+        return flags.DEFINE_multi(
+            _Path(kind), flags.ArgumentSerializer(), name, None, text, **options
+        )
     return flags.DEFINE(_Path(kind), name, None, text, **options)
 
 
@@ -353,6 +408,7 @@ def _parse(arguments):
         named = any(argument.startswith(others) for argument in arguments)
         if "--config.data.folder=" in arguments and not named:
             raise InputError("--config.data.folder is empty: give the folder, or leave it out.")
+        _refuse_repeated(arguments[1:])
         rest = flags.FLAGS(arguments)
         for name in flags.FLAGS:
             flag = flags.FLAGS[name]
@@ -364,6 +420,9 @@ def _parse(arguments):
     except (InputError, OSError) as error:
         _fail(error)
     except flags.Error as error:
+        if found := re.match(r"flag --config\.(\w+)\.(\w+)=(.*?): ", str(error)):
+            part, name, value = found.groups()
+            _fail(f"--config.{part}.{name}={value}: give {_allowed(part, name)}.")
         _fail(f"{str(error).removeprefix('flag ')} (--help lists all flags)")
     except (AttributeError, KeyError, TypeError) as error:
         reason = error
@@ -372,17 +431,44 @@ def _parse(arguments):
         _fail(f"in --config: {reason}")
 
 
+def _allowed(part, name):
+    """Returns the description of a field's allowed values."""
+    return next((f[part][name].allowed for f in FIELDS.values() if name in f[part]), "its type")
+
+
+_PLACES = {f"config.data.{name}" for name in ("folder", "tfds", "corpora", "parsed_trees")}
+
+
+def _refuse_repeated(arguments):
+    """Raises InputError for a flag that is given twice, since the last value alone would count.
+
+    A later --config.part.field overrides an earlier one, except for the places of a corpus.
+    """
+    given = [argument.lstrip("-").partition("=") for argument in arguments if argument[:1] == "-"]
+    names = [name if name in flags.FLAGS else name.removeprefix("no") for name, _, _ in given]
+    for name in dict.fromkeys(names):
+        is_place = name in _PLACES
+        if names.count(name) < 2 or not (is_place or name in flags.FLAGS):
+            continue
+        flag = None if is_place else flags.FLAGS[name]
+        if isinstance(getattr(flag, "parser", None), flags.ListParser):
+            raise InputError(f"--{name} is given twice: give it once, with commas between values.")
+        if not isinstance(flag, flags.MultiFlag):
+            raise InputError(f"--{name} is given twice: give it once.")
+
+
 def _require_other_files():
     """Raises InputError if --output is the file of another flag, which it would replace."""
-    paths = {
-        name: (flag.parser.kind, flag.value)
+    paths = [
+        (name, flag.parser.kind, path)
         for name in flags.FLAGS
         if isinstance((flag := flags.FLAGS[name]).parser, _Path) and flag.value
-    }
-    for name, (kind, path) in paths.items():
+        for path in (flag.value if isinstance(flag.value, list) else [flag.value])
+    ]
+    for name, kind, path in paths:
         if kind != "output" or not os.path.isfile(path):
             continue
-        for other, (kind_of_other, read) in paths.items():
+        for other, kind_of_other, read in paths:
             if kind_of_other == "input" and os.path.samefile(path, read):
                 raise InputError(
                     f"--{name}={path} is the file of --{other}, which it would replace: give "

@@ -13,6 +13,7 @@ import ml_collections
 from ml_collections import config_dict
 
 from pipelines.directions import Corpora, parse
+from t2t_keras.data.files import read_json
 from t2t_keras.data.placeholders import MAX_PLACEHOLDERS
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
@@ -337,6 +338,26 @@ def _value(field):
     if field.default == "auto" and isinstance(field.allowed, Switch):  # or a bool
         return config_dict.FieldReference("auto", field_type=object)
     return config_dict.placeholder(int) if field.default is None else field.default
+
+
+def read_config(path):
+    """Returns the fields of a run's config.json, a dict.
+
+    Raises:
+        InputError: if the file is damaged, or not the config of a run.
+    """
+    try:
+        saved = read_json(path)
+    except ValueError as error:
+        raise InputError(
+            f"{path} is damaged ({error}): copy it again, or delete it and start the training with "
+            "its old config. If you edited it, undo that: fields that may change are flags, such "
+            "as --config.data.test_split=… of pipelines.evaluate."
+        ) from error
+    parts = ("model", "data", "train")
+    if not isinstance(saved, dict) or not all(isinstance(saved.get(p), dict) for p in parts):
+        raise InputError(f"{path} is not the config of a run: give another one.")
+    return saved
 
 
 def restored_config(saved):

@@ -399,14 +399,16 @@ class TranslationTask(TextTask, SequenceTask):
 
         Args:
             outputs: list of str.
-            references: list, as `evaluation_examples` gives them.
+            references: list, as `evaluation_examples` gives them, or a list of such lists.
             **tokenization: `tokenize` and `lowercase` of `corpus_scores`; by default the tokenizer
                 of the target language.
         """
         tokenization = {"tokenize": self.bleu_tokenizer()} | tokenization
         scores = corpus_scores(outputs, references, **tokenization)
-        exact = sum(map(str.__eq__, map(nfc, outputs), map(nfc, references))) / len(references)
-        return dataclasses.asdict(scores) | {"exact": exact}
+        sets = [references] if isinstance(references[0], str) else references
+        rows = zip(outputs, zip(*sets, strict=True), strict=True)
+        exact = sum(nfc(output) in map(nfc, right) for output, right in rows)
+        return dataclasses.asdict(scores) | {"exact": exact / len(outputs)}
 
 
 class ParsingTask(SequenceTask):
@@ -438,7 +440,13 @@ class ParsingTask(SequenceTask):
     def _training_trees(self, corpus):
         share = self.config.data.train_share
         trees = corpus.trees(self.config.data.train_split)
-        return [trees[int(index / share)] for index in range(round(share * len(trees)))]
+        count = round(share * len(trees))
+        if not count:
+            raise InputError(
+                f"data.train_share is {share}, which leaves none of the {len(trees)} trees: give "
+                f"at least {1 / len(trees):.2g}."
+            )
+        return [trees[int(index / share)] for index in range(count)]
 
     def _parsed_trees(self):
         path = self.config.data.parsed_trees

@@ -9,7 +9,7 @@ import re
 from absl import logging
 
 from pipelines.directions import parts_of, split_of
-from pipelines.fields import fixed_fields, restored_config, task_name
+from pipelines.fields import fixed_fields, read_config, restored_config, task_name
 from pipelines.tasks import make_task, tokens_per_batch
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import text_digests
@@ -239,17 +239,7 @@ class Workdir:
                 f"{missing}: give the --workdir that pipelines.train or pipelines.import_model "
                 f"wrote{', such as one of its folders: ' * bool(runs)}{', '.join(runs)}."
             )
-        try:
-            saved = read_json(self._config)
-        except ValueError as error:
-            raise InputError(
-                f"{self._config} is damaged ({error}): copy it again, or delete it and start the "
-                "training with its old config. If you edited it, undo that: fields that may change "
-                "are flags, such as --config.data.test_split=… of pipelines.evaluate."
-            ) from error
-        if not all(isinstance(saved.get(part), dict) for part in ("model", "data", "train")):
-            raise InputError(f"{self._config} is not the config of a run: give another --workdir.")
-        return restored_config(saved)
+        return restored_config(read_config(self._config))
 
     def predictor_files(self, checkpoint=None):
         """Returns the paths of files and folders on which the output of a predictor depends.

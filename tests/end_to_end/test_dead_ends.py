@@ -20,7 +20,15 @@ from tests.end_to_end.binaries import ROOT, SMALL, run, run_process
 
 MISTAKES = [
     ("train", [*SMALL, "--config.model.num_heads=5"], "num_heads is 5"),
-    ("train", [*SMALL, "--config.train.stepz=3"], "'stepz' Did you mean \"steps\""),
+    ("train", [*SMALL, "--config.train.stepz=3"],
+     "--config.train.stepz: config.train has no field 'stepz': give steps."),
+    ("train", [*SMALL, "--config.trian.steps=3"], "config has no field 'trian': give train."),
+    ("train", [*SMALL, "--config.train.steps.x=3"], "config.train.steps has no field 'x': leave"),
+    ("train", [*SMALL, "--config.train.steps=x"], "steps=x: give a whole number from 1 to"),
+    ("train", [*SMALL, "--config.data.folder=x"], "--config.data.folder is given twice: give it"),
+    ("evaluate", ["--baseline=LICENSE", "--baseline", "setup.cfg"], "--baseline is given twice"),
+    ("evaluate", ["--lowercase", "--nolowercase"], "--lowercase is given twice: give it once."),
+    ("translate", ["--checkpoint=a", "--checkpoint=b"], "give it once, with commas between"),
     ("train", [*SMALL, "--config.train.parallel_micro_batches=3"],
      "parallel_micro_batches is 3, more than train.micro_batches 1"),
     ("train", [*SMALL, "--config.model.vocab_size=9000"], "9000"),
@@ -76,6 +84,25 @@ def test_a_mistake_is_one_line_and_exit_code_1(binary, arguments, message, corpu
     last = stderr.strip().splitlines()[-1]
     assert last.startswith("error: ") and message in last
     assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("x = null", "line 1: name 'null' is not defined: fix"),
+    ("x = 1\ndef f(:", "line 2: invalid syntax"),
+    ("def get_config():\n    return {}['x']", "line 2: 'x': fix"),
+    ("def get_config():\n    return {}", r"get_config\(\) returns a dict: return a ConfigDict"),
+    ("", "no attribute 'get_config': fix"),
+])  # fmt: skip
+def test_a_config_that_fails_is_named_with_its_line(tmp_path, content, message):
+    (tmp_path / "mine.py").write_text(content)
+    with pytest.raises(InputError, match=rf"^{tmp_path}/mine\.py.*{message}"):
+        app._Config().parse(f"{tmp_path}/mine.py")
+
+
+def test_the_config_of_a_run_is_a_config(trained, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train"])
+    parsed = app._Config().parse(f"{trained}/config.json")
+    assert parsed.to_dict() == Workdir(trained).load_config().to_dict()
 
 
 def test_a_process_ends_with_the_line_and_the_code():

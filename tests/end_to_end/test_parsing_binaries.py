@@ -115,7 +115,10 @@ def test_shares_and_parsed_trees_of_the_training_text(config, tmp_path):
     training = task.training_corpus(corpus, tokenizer)
     assert training.examples("train").cardinality().numpy() == 3 * 30 + 10
     assert training.examples("test").cardinality().numpy() == 6
-    config.data.parsed_trees = str(tmp_path / "none.mrg")
+    config.data.train_share = 0.001
+    with pytest.raises(InputError, match=r"none of the 300 trees: give at least 0\.0033"):
+        task.train_tokenizer(corpus)
+    config.data.update(train_share=0.1, parsed_trees=str(tmp_path / "none.mrg"))
     with pytest.raises(InputError, match="there is no file"):
         task.training_corpus(corpus, tokenizer)
 
