@@ -36,6 +36,25 @@ def test_a_restart_resumes_after_the_last_commit(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
+def test_lines_are_numbered_on_after_a_resume(trained, tmp_path, monkeypatch):
+    (tmp_path / "in").write_text("one\n" * 66)
+    flags = [f"--workdir={trained}", f"--input={tmp_path}/in", f"--output={tmp_path}/out"]
+    flags += ["--n_best=2", "--batch_size=1", "--max_extra_tokens=1"]
+
+    def commit_and_fail(output, done, commit=ResumableOutput.commit):
+        commit(output, done)
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(ResumableOutput, "commit", commit_and_fail)
+        run("translate", *flags)
+    _, stderr = run("translate", *flags)
+    assert "resuming after 64 lines" in stderr
+    numbers = [int(line.split("\t")[0]) for line in (tmp_path / "out").read_text().splitlines()]
+    assert numbers == sorted(numbers) and set(numbers) == set(range(1, 67))
+
+
 @pytest.mark.parametrize("damage", ["other", "journal", "journal flipped", "file", "file flipped"])
 def test_a_file_of_another_model_or_a_damaged_one_starts_over(tmp_path, damage):
     first = ResumableOutput(tmp_path / "out", "one model")
