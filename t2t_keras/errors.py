@@ -39,8 +39,9 @@ def require_keras():
     legacy = os.environ.get("TF_USE_LEGACY_KERAS")
     if legacy in ("true", "True", "1") and importlib.util.find_spec("tf_keras") is None:
         raise ImportError(
-            f"TF_USE_LEGACY_KERAS is {legacy}, but tf_keras is not installed: unset the environment "
-            "variable (t2t_keras needs Keras 3), or install tf_keras for your other code."
+            f"TF_USE_LEGACY_KERAS is {legacy}, but tf_keras is not installed: unset the "
+            "environment variable (t2t_keras needs Keras 3), or install tf_keras for your other "
+            "code."
         )
 
 

@@ -94,8 +94,8 @@ class Batcher(abc.ABC):
     def _too_long(self):
         """Returns the end of the sentence about a pair of some tokens that is too long."""
         return (
-            f" tokens does not fit a row of {min(self.max_lengths)}, the longest that batches have; "
-            "give longer rows (bucket_lengths, row_length), or filter longer pairs out"
+            f" tokens does not fit a row of {min(self.max_lengths)}, the longest that batches "
+            "have; give longer rows (bucket_lengths, row_length), or filter longer pairs out"
         )
 
     def _fitting(self, pairs):

@@ -71,7 +71,9 @@ def _padded(side, length=5, dtype="int64"):
     return np.array([row[side] + [0] * (length - len(row[side])) for row in ROWS], dtype)
 
 
-PADDED = tf.data.Dataset.from_tensor_slices({"source": _padded(0), "target": _padded(1, 6, "uint8")})
+PADDED = tf.data.Dataset.from_tensor_slices(
+    {"source": _padded(0), "target": _padded(1, 6, "uint8")}
+)
 
 
 @pytest.mark.parametrize("batcher", [LengthBuckets(64), Packing(64, 8)])

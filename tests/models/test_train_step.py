@@ -225,7 +225,7 @@ def test_a_loss_of_the_users_own_is_used_as_it_is_written(kind, fit, evaluate, m
 
 
 def test_a_loss_of_hidden_states_alone_needs_a_step_that_gives_them():
-    with pytest.raises(InputError, match="Times defines from_hidden, but .* or call as well"):
+    with pytest.raises(InputError, match=r"Times defines from_hidden, but .* or call as well"):
         compiled(loss=times("from_hidden")(), metrics=[keras.metrics.SparseCategoricalAccuracy()])
 
 

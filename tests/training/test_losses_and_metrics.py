@@ -144,7 +144,7 @@ def test_columns_of_labels_and_weights_are_what_they_hold(thing, run):
     "labels", [LABELS[:, :1], LABELS[:1], LABELS[0], LABELS[:, :3], LABELS[0][:, None, None, None]]
 )
 def test_labels_of_another_shape_than_the_predictions_are_refused(thing, labels):
-    with pytest.raises(InputError, match=r"labels have shape .*, but the predictions are of \(3, 4"):
+    with pytest.raises(InputError, match=r"labels have shape .*, but the predictions are of \(3, "):
         thing(labels, LOGITS)
     with pytest.raises((InputError, tf.errors.InvalidArgumentError)):
         in_graph(thing, labels, LOGITS)
