@@ -9,7 +9,8 @@ python -m pipelines.train --config=workdir:runs/opus --workdir=runs/opus \
 (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model in Hugging Face's format, or of a CTranslate2 model.
 The latter's SentencePiece models are those in the folder, such as source.spm and target.spm, or
 --source_spm and --target_spm; without them, texts are tokens with spaces between. An unsupported
-option of a folder is an error that names it. Fine-tuning keeps the model's tokenizer.
+option of a folder is an error that names it. Fine-tuning keeps the model's tokenizer, or takes that
+of --vocabulary.
 """
 
 import os
@@ -19,12 +20,16 @@ from absl import flags, logging
 from pipelines import app
 from pipelines.pretrained import define_model, make_config
 from pipelines.workdir import Workdir
+from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.interop import hub
 from t2t_keras.interop.m2m100_tokenizer import TEMPLATES
 from t2t_keras.interop.pretrained import load_pretrained, write_pretrained
 from t2t_keras.serving.export import new_version
+from t2t_keras.tasks.bundles import DESCRIPTION_FILE
 from t2t_keras.tasks.loading import load
+from t2t_keras.tasks.translation import Translator
+from t2t_keras.tasks.vocabulary_change import change_vocabulary
 
 FROM = app.define_path(
     "from",
@@ -49,6 +54,13 @@ TEMPLATE = flags.DEFINE_enum(
     "Where language tokens stand. m2m100: the source's before the source, the target's as first "
     "token of the target; small100: the target's before the source. Default: what the folder's "
     "tokenizer says, else m2m100.",
+)
+VOCABULARY = app.define_path(
+    "vocabulary",
+    "Folder of another tokenizer, such as the folder vocabulary of a run that pipelines.prepare "
+    "made: its tokens that the model has keep their weights, the others are initialized, for "
+    "fine-tuning. --from may then be a run of yours, too. Default: the model's vocabulary.",
+    "folder",
 )
 
 
@@ -77,13 +89,18 @@ def main():
     if bool(FROM.value) == bool(MODEL.value):
         raise InputError("give either --from or --model.")
     _require_free(WORKDIR.value)  # before a download
-    if MODEL.value:
+    is_own = FROM.value and os.path.exists(os.path.join(FROM.value, DESCRIPTION_FILE))
+    if MODEL.value or (VOCABULARY.value and is_own):
         for flag in (SOURCE_SPM, TARGET_SPM, TEMPLATE):
             if flag.value:
-                raise InputError(f"--{flag.name} is for --from: leave it out.")
-        translator = load(hub.converted(MODEL.value))
+                raise InputError(f"--{flag.name} is for a folder of --from: leave it out.")
+        translator = load(hub.converted(MODEL.value) if MODEL.value else FROM.value)
     else:
         translator = load_pretrained(FROM.value, SOURCE_SPM.value, TARGET_SPM.value, TEMPLATE.value)
+    if VOCABULARY.value:
+        if not isinstance(translator, Translator):
+            raise InputError(f"--vocabulary is for translation, and --from={FROM.value} is not.")
+        translator = change_vocabulary(translator, load_tokenizer(VOCABULARY.value))
     import_model(translator, WORKDIR.value)
     logging.info("%s weights", f"{translator.model.count_params():,}")
     print(WORKDIR.value)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 
 import pytest
@@ -14,7 +15,7 @@ from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.training.metrics_log import MetricsLog
 from tests.data.reading import read_pairs
-from tests.end_to_end.binaries import run
+from tests.end_to_end.binaries import SMALL, run, write_folder
 from tests.end_to_end.test_many_languages import write_corpora
 from tests.interop import m2m100_folder
 
@@ -109,3 +110,27 @@ def test_a_model_of_many_languages_is_tuned_on_two_corpora(imported, tmp_path):
         assert last < first
     tuned = t2t.load(tmp_path / "run").model.get_weights()
     assert all((old != new).any() for old, new in zip(before, tuned, strict=True))
+
+
+@pytest.mark.slow
+def test_a_run_is_trained_further_with_another_vocabulary(trained, tmp_path):
+    write_folder(tmp_path)
+    for path in tmp_path.glob("*.en"):
+        path.write_text(path.read_text().replace("o", "oo"))
+    flags = [*SMALL, f"--config.data.folder={tmp_path}", "--config.model.vocab_size=310"]
+    run("prepare", *flags, f"--workdir={tmp_path}/other")
+    new, vocabulary = f"--workdir={tmp_path}/new", f"--vocabulary={tmp_path}/other/vocabulary"
+    _, stderr = run("import_model", f"--from={trained}", vocabulary, new)
+    said = re.search(r"Vocabulary: (\d+) of 310 tokens keep their weights, (\d+) are init", stderr)
+    pieces = [
+        t2t.load_tokenizer(place / "vocabulary").pieces(tf.range(size)).numpy().tolist()
+        for place, size in ((trained, 330), (tmp_path / "other", 310))
+    ]
+    kept = 4 + len({*pieces[0][4:]} & {*pieces[1][4:]})
+    assert (int(said[1]), int(said[2])) == (kept, 310 - kept)
+    flags = [f"--config=workdir:{tmp_path}/new", new, f"--config.data.folder={tmp_path}"]
+    flags += ["--config.data.source_language=en", "--config.data.target_language=de"]
+    flags += ["--config.data.validation_split=val", "--config.train.validation_sentences=0"]
+    _, stderr = run("train", *flags, "--config.train.steps=2")
+    assert "Starting from the weights of" in stderr and "Trained 2 steps" in stderr
+    assert t2t.load(tmp_path / "new").tokenizer.vocab_size == 310

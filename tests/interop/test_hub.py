@@ -263,7 +263,8 @@ def test_commands_take_a_name(kind, start, server, folders, tmp_path):
     ("evaluate", ["--model=a/b"], "also give --source and --reference"),
     ("export", ["--output=x"], "give either --workdir or --model"),
     ("import_model", ["--workdir=x", "--model=a/b", "--from=c"], "either --from or --model"),
-    ("import_model", ["--workdir=x", "--model=a/b", "--template=small100"], "is for --from"),
+    ("import_model", ["--workdir=x", "--model=a/b", "--template=small100"],
+     "--template is for a folder of --from"),
 ])  # fmt: skip
 def test_flags_that_do_not_fit_a_name_are_refused(command, flags, message):
     assert message in run(command, *flags, code=1)[1].splitlines()[-1]
