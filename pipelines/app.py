@@ -7,6 +7,7 @@ import collections
 import contextlib
 import difflib
 import errno
+import functools
 import importlib.machinery
 import importlib.util
 import io
@@ -146,7 +147,8 @@ def define_decoding(*more):
     return {
         "checkpoint": define_checkpoint(
             "Several, separated by commas, form an ensemble; a folder of another run with the "
-            "same vocabulary means its newest weights."
+            "same vocabulary means its newest weights.",
+            several=True,
         ),
         "ensemble_mean": flags.DEFINE_enum(
             "ensemble_mean",
@@ -224,10 +226,10 @@ def define_path(name, text, kind="input", several=False, **options):
     return flags.DEFINE(_Path(kind), name, None, text, **options)
 
 
-def define_checkpoint(more=""):
-    """Defines --checkpoint, a list; `more` is added to its help."""
+def define_checkpoint(more="", several=False):
+    """Defines --checkpoint, a list if it takes `several`; `more` is added to its help."""
     return flags.DEFINE(
-        _Paths(),
+        _Paths() if several else _Path("folder"),
         "checkpoint",
         None,
         "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
@@ -269,7 +271,6 @@ def define_setting(name, text, default=None, allowed=None, **options):
     return define_flag(name, default, f"{text}.", **options)
 
 
-_NO_LANGUAGE = "default: none; evaluate scores every direction of a run without it"
 _SHARED = {
     "accept_corpus_changes": "Keep the workdir's vocabulary and tokens if the text of the corpus "
     "has changed, which is an error otherwise. The corpus may be moved without this flag",
@@ -281,10 +282,8 @@ _SHARED = {
     "as U+FFFD",
     "parallel_batches": "Batches of lines that are computed in parallel, each with an equal part "
     "of the cores; default: one per core, at most 8, and a single one with a GPU",
-    "source_language": "Code of the language of the texts, which some models of many languages "
-    f"read; {_NO_LANGUAGE}",
-    "target_language": "Code of the language to translate into; a model of many languages needs "
-    f"it; {_NO_LANGUAGE}",
+    "source_language": "Code of the texts' language, which some models of many languages read",
+    "target_language": "Code of the language to translate into; models of many languages need it",
 }
 """{flag of several commands: its help, without the full stop}"""
 _VALUES = {
@@ -295,15 +294,20 @@ _VALUES = {
 """{flag of several commands: its values}, if they are not any text or those of `DECODING`."""
 
 
-def define(name, default=None):
-    """Defines a flag of `_SHARED`. Several modules of one process may define it."""
+def define(name, default=None, more=""):
+    """Defines a flag of `_SHARED`, whose help `more` ends. Several modules may define it."""
     allowed = _VALUES.get(name) or DECODING.get(name, Text())
-    return define_setting(name, _SHARED[name], default, allowed, allow_override=True)
+    return define_setting(name, _SHARED[name] + more, default, allowed, allow_override=True)
 
 
-def define_languages():
-    """Defines --source_language and --target_language; returns {name: `FlagHolder`}."""
-    return {name: define(name) for name in ("source_language", "target_language")}
+def define_languages(without="none"):
+    """Defines --source_language and --target_language; returns {name: `FlagHolder`}.
+
+    Args:
+        without: what their help says of the default.
+    """
+    more = f"; default: {without}"
+    return {name: define(name, more=more) for name in ("source_language", "target_language")}
 
 
 def define_data_fields():
@@ -360,12 +364,13 @@ def define_workdir(text="Folder of the run: config, vocabulary, tokens, checkpoi
     return define_path("workdir", text, "folder", allow_override=True)
 
 
-def run(main, gpu=True):
+def run(main, gpu=True, headings=None):
     """Runs `main()` under absl; an InputError is printed as one line, with exit code 1.
 
     Args:
         main: function without arguments.
         gpu: whether the binary computes on GPUs; other binaries use none.
+        headings: those of its --help, see `help.text`.
     """
 
     def guarded(arguments):
@@ -394,14 +399,14 @@ def run(main, gpu=True):
     if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale, and names of any bytes
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
-        app.run(guarded, flags_parser=_parse)
+        app.run(guarded, flags_parser=functools.partial(_parse, headings=headings))
     except KeyboardInterrupt:
         _fail("interrupted.")
 
 
-def _parse(arguments):
+def _parse(arguments, headings=None):
     if help.is_asked(arguments):
-        print(help.text())
+        print(help.text(headings))
         sys.exit()
     try:
         others = ("--config.data.tfds=", "--config.data.corpora=")

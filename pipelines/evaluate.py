@@ -84,7 +84,7 @@ PARAMETERS = flags.DEFINE_string(
     "EVALB parameter file, for parsing; empty: the settings of COLLINS.prm.",
 )
 ERRORS = app.define("errors", "strict")
-LANGUAGES = app.define_languages()
+LANGUAGES = app.define_languages("every direction of the run")
 OUTPUT = app.define_path(
     "output", "File to write the outputs to, a line each; default: none.", "output"
 )
@@ -92,6 +92,13 @@ BATCH_SIZE = app.define("batch_size")
 PARALLEL_BATCHES = app.define("parallel_batches")
 DECODING = app.define_decoding()
 override_data = app.define_data_fields()
+HEADINGS = {
+    "texts": ("split", "source", "reference", "errors", "output", "config.data", *LANGUAGES),
+    "scores": ("tokenize", "lowercase", "baseline", "by_length", "compound_split", "parameters"),
+    "model and search": DECODING,
+    "speed": ("batch_size", "parallel_batches"),
+}
+"""The headings of --help, see `help.text`"""
 
 
 class _Examples(NamedTuple):
@@ -330,4 +337,4 @@ def _extra_scores(sources, translations, references, baseline, tokenize, languag
 
 if __name__ == "__main__":
     app.take("workdir")
-    app.run(main)
+    app.run(main, headings=HEADINGS)

@@ -80,15 +80,26 @@ class _StandIn(types.ModuleType):
     __or__ = __ror__ = __getitem__ = __neg__ = __mul__ = __rmul__ = __truediv__ = _itself
 
 
-def text():
+def text(headings=None):
     """Returns the help of the main module: its docstring and its flags.
 
     Required flags come first, then the others as the module defines them, the most used ones first.
+
+    Args:
+        headings: {heading: names of the flags under it}; "config.data" is the name of all flags
+            --config.data.FIELD. Flags without a heading come first; None: no flag has one.
     """
     key = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     key.sort(key=lambda flag: not (flag.help or "").startswith(REQUIRED))
-    described = "\n".join(map(_described, key))
-    return f"{sys.modules['__main__'].__doc__}\nflags:\n{described}\n\n--helpfull lists all flags."
+    groups = {"flags": list(key)}
+    for heading, names in (headings or {}).items():
+        under = [f for f in key if f.name in names or f.name.rpartition(".")[0] in names]
+        groups[heading] = under
+        groups["flags"] = [flag for flag in groups["flags"] if flag not in under]
+    described = "\n\n".join(
+        "\n".join([f"{heading}:", *map(_described, found)]) for heading, found in groups.items()
+    )
+    return f"{sys.modules['__main__'].__doc__}\n{described}\n\n--helpfull lists all flags."
 
 
 def _described(flag):

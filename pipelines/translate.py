@@ -114,6 +114,14 @@ PARALLEL_BATCHES = app.define("parallel_batches")
 DECODING = app.define_decoding("protected_pattern")
 LANGUAGES = app.define_languages()
 APACHE_BEAM = app.define("apache_beam")
+HEADINGS = {
+    "output": ("n_best", "scores", "unique", "line_buffered"),
+    "texts": ("document", "protected_pattern", "terms", "errors", *LANGUAGES),
+    "model and search": DECODING.keys() - {"protected_pattern"},
+    "samples": ("sample", *SAMPLING),
+    "speed": ("batch_size", "parallel_batches", "apache_beam"),
+}
+"""The headings of --help, see `help.text`"""
 
 
 def main():
@@ -204,4 +212,4 @@ def _outputs(outputs, done, line_buffered=False):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, headings=HEADINGS)

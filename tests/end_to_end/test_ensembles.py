@@ -36,7 +36,7 @@ def test_the_commands_take_several_checkpoints(trained, other):
     best = translator.n_best(LINES.decode().splitlines(), 1)
     assert found.splitlines() == [f"{t.score:.4f}\t{t.text}" for [t] in best]
     _, stderr = run("export_ctranslate2", *flags, f"--output={other}/engine", code=1)
-    assert "CTranslate2 has no Ensemble" in stderr
+    assert "here is no checkpoint" in stderr
 
 
 def test_several_checkpoints_are_an_ensemble_and_one_is_not(trained, other):

@@ -52,6 +52,15 @@ def test_help_explains_the_binary_and_every_flag(binary):
     check_texts(texts)
 
 
+@pytest.mark.parametrize("binary", ["evaluate", "translate"])
+def test_long_help_has_headings(binary):
+    stdout, _ = run_process(binary, "--help")
+    groups = re.split(r"^([a-z ]+):\n(?=  --)", stdout, flags=re.MULTILINE)[1:]
+    sizes = dict(zip(groups[::2], map(len, map(explained_flags, groups[1::2])), strict=True))
+    assert {"flags", "texts", "model and search", "speed"} <= sizes.keys()
+    assert max(sizes.values()) < 20
+
+
 def test_help_is_printed_without_tensorflow():
     command = [sys.executable, "-X", "importtime", "-m", "pipelines.translate", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
