@@ -26,11 +26,35 @@ def graph_function(function=None, **options):
 _MAKING = threading.Lock()
 
 
-def model_function(input_signature):
-    """Decorator like `graph_function`, for a method of an object with a `model` and `graphs`.
+def kept_function(owner, key, method, input_signature):
+    """Returns the `tf.function` of method(owner, *inputs), made once and kept in `owner.graphs`.
 
-    The dict `graphs` keeps the functions; the object empties it when it changes. The method
-    is traced again if the model has different weights, for instance after LoRA added some.
+    It may be called by other graphs, which then share its graph; a SavedModel contains it once.
+
+    Args:
+        owner: object with a `model` and a dict `graphs`, which it empties when it changes. The
+            method is traced again if the model has different weights, for instance after LoRA
+            added some, or if `owner.trace_key` differs. `owner.reading`, function → function,
+            wraps the `tf.function`.
+        key: str that identifies the method and the number of its inputs.
+        method: function of the owner and tensors.
+        input_signature: list of `tf.TensorSpec`.
+    """
+    # A str: `tf.Module` sorts the keys of a dict when it looks for variables.
+    key = f"{key} {len(getattr(owner.model, 'variables', ()))} {getattr(owner, 'trace_key', '')}"
+    graphs = owner.graphs  # another thread may replace it
+    with _MAKING:  # threads that call at the same time share one graph
+        if key not in graphs:
+            its = weakref.ref(owner)  # its graphs do not keep an object alive
+            function = graph_function(
+                lambda *inputs: method(its(), *inputs), input_signature=input_signature
+            )
+            graphs[key] = getattr(owner, "reading", lambda function: function)(function)
+    return graphs[key]
+
+
+def model_function(input_signature):
+    """Decorator like `graph_function`, for a method of an owner as `kept_function` describes it.
 
     Args:
         input_signature: list of `tf.TensorSpec`, of which a call may leave out the last ones.
@@ -39,17 +63,8 @@ def model_function(input_signature):
     def decorate(method):
         @functools.wraps(method)
         def call(self, *inputs):
-            # A str: `tf.Module` sorts the keys of a dict when it looks for variables.
-            key = f"{id(method)} {len(inputs)} {len(getattr(self.model, 'variables', ()))}"
-            graphs = self.graphs  # another thread may replace it
-            with _MAKING:  # threads that call at the same time share one graph
-                if key not in graphs:
-                    its = weakref.ref(self)  # its graphs do not keep an object alive
-                    graphs[key] = graph_function(
-                        lambda *inputs: method(its(), *inputs),
-                        input_signature=input_signature[: len(inputs)],
-                    )
-            return graphs[key](*inputs)
+            key = f"{id(method)} {len(inputs)}"
+            return kept_function(self, key, method, input_signature[: len(inputs)])(*inputs)
 
         return call
 

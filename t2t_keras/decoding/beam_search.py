@@ -70,7 +70,9 @@ def beam_search(
             the empty output only.
         length_penalty: float α of ((5 + length) / 6)^α, of either sign, or a `LengthPenalty`; the
             end counts as length, the begin does not.
-        n_best: int up to beam_size, number of hypotheses for each sentence.
+        n_best: up to beam_size, number of hypotheses for each sentence: an int, or int32 [] if it
+            is known only at run time. Then there are beam_size of them, the first n_best as for an
+            int.
         prefix_ids: int32 [batch, prefix] or None, the forced beginning of each output; 0 leaves a
             position free. Forced tokens count in log P with their true probability.
         free_prefix: int, number of first positions at which forced tokens have log P 0, because
@@ -108,14 +110,18 @@ def beam_search(
             "max_length_ratio": max_length_ratio,
         }
     )
-    Range(1, beam_size, whole=True, most_name="beam_size").check("n_best", n_best)
+    slots = beam_size
+    if not tf.is_tensor(n_best):
+        Range(1, beam_size, whole=True, most_name="beam_size").check("n_best", n_best)
+        slots = n_best
     search = _BeamSearch(
         step=step,
         reorder=reorder,
         eos_id=eos_id,
         free_prefix=free_prefix,
         beams=beam_size,
-        n_best=n_best,
+        n_best=slots,
+        wanted=n_best,
         length_penalty=LengthPenalty.of(length_penalty),
         n_best_patience=n_best_patience,
         max_length_ratio=max_length_ratio,
@@ -169,7 +175,8 @@ class _BeamSearch:
     eos_id: int
     free_prefix: int
     beams: int
-    n_best: int
+    n_best: int  # finished hypotheses that are kept
+    wanted: int | tf.Tensor  # those that must be certain, up to n_best
     length_penalty: LengthPenalty
     n_best_patience: float | None
     max_length_ratio: float | None
@@ -325,7 +332,9 @@ class _BeamSearch:
         best_attainable = self.length_penalty.corrected(best, length + 1) / tf.maximum(  # [batch]
             self.length_penalty(length + 1), self.length_penalty(longest)
         )
-        done = (length >= max_lengths) | (finished.scores[:, -1] >= best_attainable)
+        is_wanted = ops.arange(self.n_best) < ops.to_index(self.wanted)  # [n_best]
+        worst = tf.reduce_min(tf.where(is_wanted, finished.scores, -NEG_INF), axis=1)  # [batch]
+        done = (length >= max_lengths) | (worst >= best_attainable)
         if self.n_best_patience is not None:
             best_is_certain = finished.scores[:, 0] >= best_attainable
             done |= best_is_certain & (

@@ -7,7 +7,6 @@ folder to its version. Below it: versions, the server's text files, warm-up requ
 
 import contextlib
 import copy
-import functools
 import glob
 import os
 import pathlib
@@ -31,8 +30,7 @@ from t2t_keras.data.files import (
 )
 from t2t_keras.data.texts import as_strings
 from t2t_keras.errors import InputError
-from t2t_keras.serving.samples import sample_lines
-from t2t_keras.serving.signatures import CALLED, ON_REQUEST, signatures_of
+from t2t_keras.serving.signatures import signature_function
 from t2t_keras.serving.stored_weights import (
     DerivedWeights,
     LoadTimeVariable,
@@ -49,6 +47,7 @@ from t2t_keras.serving.verification import (
     measure_distance,
     sample_requests,
 )
+from t2t_keras.tasks.requests import sample_lines
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.training.checkpoint_files import reason_of
 
@@ -76,8 +75,8 @@ def export_saved_model(
     Args:
         predictor: `Translator`, `Parser` or `Classifier`.
         directory: folder to make, usually a version number inside the model's folder.
-        signatures: list of names in the tables of `t2t_keras.serving.signatures`; None: all
-            except `ON_REQUEST`.
+        signatures: list of names in the predictor's table of requests; None: all except those that
+            are `on_request`.
         precision: `float32`; `bfloat16` to store matrices in half the bytes, which are cast to
             float32 when the SavedModel is loaded; or `int8` to store them in a quarter and to
             multiply in int8. The server must then be an x86-64 CPU with oneDNN in TensorFlow.
@@ -113,25 +112,16 @@ def export_saved_model(
         predictor = predictor.merged()
         if shortlist is not None:
             predictor = ShortlistTranslator(predictor, shortlist)
-        known = signatures_of(predictor)
-        chosen = _chosen(signatures, known)
+        chosen = _chosen(signatures, predictor.requests)
         requests = sample_requests(predictor, chosen, lines)
         process = stack.enter_context(CleanProcess(device)) if verify else None
         weights = stored_weights(predictor.model, precision)
         derived = DerivedWeights(weights)
         stack.callback(lambda: _release([*weights.tracked, *derived.tracked]))
         traced = copy.copy(predictor)
-        traced.precompute = derived.get
-        # Traced here, since `save` and a call would each trace a function again.
-
-        @functools.cache
-        def function(key):
-            if key in CALLED or not known[key].calls:
-                return weights.reading((known | CALLED)[key](traced))
-            called = known[key].calls(traced)
-            return known[key](traced, *map(function, called))  # which read the weights
-
-        functions = {key: function(key).get_concrete_function() for key in chosen}
+        # Its graphs are traced here, each once for all signatures, and read the stored weights.
+        traced.reading, traced.precompute = weights.reading, derived.get
+        functions = {name: _signature(traced, name).get_concrete_function() for name in chosen}
         record = {"device": device, "precision": precision, "requires": weights.requires}
         record.update(predictor.export_record)
         if verify and precision == "int8":
@@ -173,25 +163,29 @@ def _checked_device(device):
 
 def _live_ranking(predictor, weights, request):
     """Returns the live model's n-best for a `Request`; None if its signature ranks no answers."""
-    ranking = signatures_of(predictor)[request.signature].ranking
+    ranking = predictor.requests[request.signature].ranking
     if ranking is None:
         return None
-    function = weights.reading(ranking(predictor)).get_concrete_function()
+    own = copy.copy(predictor)
+    own.reading = weights.reading
+    function = weights.reading(signature_function(ranking, own)).get_concrete_function()
     [answer] = live_answers({request.signature: function}, [request])
     return answer
 
 
 def _distance_from_float32(predictor, weights, lines):
     """Returns the `Distance` of an export in int8; raises VerificationError if it is too large."""
-    rows = signatures_of(predictor)
-    name, row = next((name, row) for name, row in rows.items() if row.ranking and row.score)
-    exact = row.ranking(predictor)
-    rounded = weights.reading(exact)
+    name, row = next((n, row) for n, row in predictor.requests.items() if row.ranking and row.score)
     texts = lines or sample_lines(predictor.tokenizer, range(1, 21))
+    exact, rounded = copy.copy(predictor), copy.copy(predictor)
+    rounded.reading = weights.reading
+    functions = (
+        signature_function(row.ranking, exact),
+        weights.reading(signature_function(row.ranking, rounded)),
+    )
     distance = measure_distance(
         row.ranking,
-        exact.get_concrete_function(),
-        rounded.get_concrete_function(),
+        *(function.get_concrete_function() for function in functions),
         line_requests(predictor, [name], list(texts)),
     )
     distance.require(lines)
@@ -199,10 +193,14 @@ def _distance_from_float32(predictor, weights, lines):
     return distance
 
 
+def _signature(predictor, name):
+    return predictor.reading(signature_function(predictor.requests[name], predictor))
+
+
 def _chosen(names, known):
     """Returns the names of the requested signatures."""
     if names is None:
-        return [name for name in known if name not in ON_REQUEST]
+        return [name for name, request in known.items() if not request.on_request]
     names = names if isinstance(names, str) else list(names)
     if isinstance(names, str) or not names:
         raise InputError(f"signatures is {names!r}: give a list of names, or None for the default.")

@@ -21,8 +21,8 @@ from absl import logging
 
 from t2t_keras.data.files import tensorflow_path
 from t2t_keras.errors import InputError
-from t2t_keras.serving.samples import sample_lines, text
-from t2t_keras.serving.signatures import Signature, signature_of, signatures_of
+from t2t_keras.serving.signatures import signature_of
+from t2t_keras.tasks.requests import TEXT, RequestKind, sample_lines
 from t2t_keras.tasks.text_io import as_str
 
 _SCRIPT = pathlib.Path(__file__).with_name("clean_process.py")
@@ -165,7 +165,7 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
         expected: list of dicts of arrays, the answers of the live model.
         found: list of dicts of arrays or str, the answers of the export.
         rank: function of a `Request` to the live model's n-best of its lines, a dict of the outputs
-            of `Signature.ranking`; None for a signature that makes no choice. Called only if
+            of `RequestKind.ranking`; None for a signature that makes no choice. Called only if
             hypotheses differ.
         dtype: name of the compute dtype of the model, or "int8".
 
@@ -181,7 +181,7 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
                 f"The exported signature {request.signature!r} has outputs {sorted(answer)} "
                 f"instead of {sorted(right)}: nothing was published; report this error."
             )
-        ranking, signature = None, signature_of(request.signature, right) or Signature()
+        ranking, signature = None, signature_of(request.signature, right) or RequestKind(None, ())
         for row in range(len(next(iter(request.inputs.values())))):
             names = [
                 name
@@ -240,7 +240,7 @@ def check_own_answers(predictor, requests, answers, precision, lines=None):
     Raises:
         VerificationError: if answers differ, naming a line.
     """
-    rows = {name: row for name, row in signatures_of(predictor).items() if row.samples is text}
+    rows = {name: row for name, row in predictor.requests.items() if row.inputs == (TEXT,)}
     names = [request.signature for request in requests]
     name = next((n for n in names if n in rows and rows[n].ranking and rows[n].score), None)
     if name is None or precision == "int8":
@@ -302,7 +302,7 @@ def _is_tie(signature, right, answer, ranking, row, tolerance):
     """Returns whether the hypotheses of two answers differ only in the order of equal scores.
 
     Args:
-        signature: `Signature`.
+        signature: `RequestKind`.
         right, answer: dicts of arrays, of scores that agree within tolerance.
         ranking: dict of arrays, the live n-best.
         row: int, the line.
@@ -425,7 +425,7 @@ def measure_distance(signature, exact, rounded, requests):
     """Returns the `Distance` of an export in int8 from float32.
 
     Args:
-        signature: `Signature` that ranks the answers of a line.
+        signature: `RequestKind` that ranks the answers of a line.
         exact, rounded: its concrete functions, in float32 and in int8.
         requests: list of `Request` to it.
     """
@@ -489,19 +489,18 @@ def sample_requests(predictor, signatures, lines=None):
 def line_requests(predictor, signatures, lines):
     """Returns requests with all given lines, str, to every signature, a list of `Request`.
 
-    Signatures that call another one are left out. So are random samples: with many lines rounding
+    Signatures of documents are left out. So are random samples: with many lines rounding
     probably changes one of them, and no ranking shows that the other sample was as good.
     """
-    rows = signatures_of(predictor)
-    signatures = [n for n in signatures if not (rows[n].calls or rows[n].is_drawn)]
+    rows = predictor.requests
+    signatures = [n for n in signatures if not (rows[n].is_long or rows[n].is_drawn)]
     batches = [lines[i : i + _LINES_PER_REQUEST] for i in range(0, len(lines), _LINES_PER_REQUEST)]
     return _requests(predictor, signatures, batches)
 
 
 def _requests(predictor, signatures, batches):
-    rows = signatures_of(predictor)
     return [
-        Request(name, rows[name].samples(predictor, batch))
+        Request(name, predictor.requests[name].sample(predictor, batch))
         for name in signatures
         for batch in batches
     ]

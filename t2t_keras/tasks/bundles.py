@@ -15,10 +15,11 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from t2t_keras import keras_compat
+from t2t_keras import keras_compat, ops
 from t2t_keras.data.files import local_path, replace, temporary_path, write_json
 from t2t_keras.data.texts import as_list
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import kept_function
 from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
@@ -47,8 +48,8 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     A subclass sets `task`, its name in a bundle, `settings_type`, a dataclass of `Settings`, and
     `model_type`, the class of the model in a bundle, and `model_attributes`, names that any model
-    must have. If its graphs read variables outside the model, `tracked` lists them, and
-    `export_record` describes them in export.json.
+    must have, and `requests`, {name: `RequestKind`}. If its graphs read variables outside the
+    model, `tracked` lists them, and `export_record` describes them in export.json.
 
     Args:
         model, tokenizer: see the subclass.
@@ -57,13 +58,17 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
     Attributes:
         settings: instance of the `settings_type`.
         graphs: dict that calls keep until something is replaced. It contains the traced functions,
-            see `model_function`, and `tasks.search.Searches`.
+            see `kept_function`, and `tasks.search.Searches`.
+        reading: function that wraps each of these functions; an export sets it on a copy, so that
+            they read the weights that it stores.
     """
 
     task = ""
     settings_type = Settings
     model_type = Transformer
     model_attributes = ()
+    requests: ClassVar = {}
+    reading = staticmethod(lambda function: function)
     tracked = ()
     export_record: ClassVar = {}
 
@@ -111,6 +116,31 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
                     f"{', '.join(self.model_attributes)}."
                 )
         check_vocab_size(self.model, self.tokenizer)
+
+    @property
+    def trace_key(self):
+        """What distinguishes graphs of one method, a str: how they compute."""
+        options = ops.options()
+        return f"{options.device} {options.plain} {options.compiled_search}"
+
+    def run(self, name, **inputs):
+        """Runs the graph of a request, which is traced once for inputs of these names.
+
+        Args:
+            name: str, one of `requests`.
+            **inputs: tensors [batch, ...] by name; those that are None are left out.
+
+        Returns:
+            {output: tensor}, all outputs of the request's graph.
+        """
+        inputs = {key: tf.convert_to_tensor(x) for key, x in inputs.items() if x is not None}
+        names = tuple(inputs)
+
+        def graph(self, *values):
+            return self.requests[name].graph(self, **dict(zip(names, values, strict=True)))
+
+        specs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype, key) for key, x in inputs.items()]
+        return kept_function(self, f"{name} {' '.join(names)}", graph, specs)(*inputs.values())
 
     def predict(self, texts, batch_size=None, verbose=0):
         """Answers any number of texts as a call does.

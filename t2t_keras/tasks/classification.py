@@ -11,13 +11,11 @@ import tensorflow as tf
 
 from t2t_keras.data.texts import as_strings
 from t2t_keras.errors import InputError
-from t2t_keras.graphs import model_function
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.settings import DECODING, Range, Settings, documented, setting
 from t2t_keras.tasks.bundles import Predictor
+from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, warn_truncated
-
-_TEXTS = tf.TensorSpec([None], tf.string)
 
 
 class Classification(NamedTuple):
@@ -85,6 +83,43 @@ class ClassifierSettings(Settings):
     )
 
 
+def _best(classifier, text):
+    """The class of each text.
+
+    Request:
+        text: string [batch], truncated to the classifier's limit.
+
+    Response:
+        label: string [batch], the most likely class.
+        probabilities: float32 [batch, classes], in the order of the classifier's labels.
+        truncated: bool [batch], whether the text exceeded the limit and was truncated.
+    """
+    found = classifier.classify(text)
+    return {"label": classifier.best(found.probabilities), **found._asdict()}
+
+
+def _n_best(classifier, text):
+    """All classes of each text, most likely first.
+
+    Request:
+        text: string [batch], as in `serving_default`.
+
+    Response:
+        labels: string [batch, classes].
+        probabilities: float32 [batch, classes], descending.
+        truncated: bool [batch], as in `serving_default`.
+    """
+    return classifier.rank(text)._asdict()
+
+
+_ALL = RequestKind(_n_best, (TEXT,), (), "labels", "probabilities")
+REQUESTS = {
+    "serving_default": RequestKind(_best, (TEXT,), (), "label", "probabilities", ranking=_ALL),
+    "n_best": ranked(_ALL),
+}
+"""{name: `RequestKind`}, those of `Classifier.requests`."""
+
+
 @functools.partial(documented, settings=ClassifierSettings)
 class Classifier(Predictor):
     """Classifies text with a model and a tokenizer.
@@ -120,6 +155,7 @@ class Classifier(Predictor):
 
     task = "classification"
     settings_type = ClassifierSettings
+    requests = REQUESTS
     model_type = TransformerClassifier
     model_attributes = ("classes", "max_length")
 
@@ -167,7 +203,7 @@ class Classifier(Predictor):
             InputError: if n is out of range, or as in a call.
         """
         n = self.check_n(n)
-        found = self._rank(as_tensor(texts))
+        found = Ranking(**self.run("n_best", text=as_tensor(texts)))
         warn_truncated(found.truncated)
         return [
             [Classification(as_str(label), float(p)) for label, p in zip(*row, strict=True)]
@@ -192,17 +228,9 @@ class Classifier(Predictor):
         Returns:
             float32 array [texts, classes].
         """
-        found = self._classify(as_tensor(texts))
-        warn_truncated(found.truncated)
-        return found.probabilities.numpy()
-
-    @model_function(input_signature=[_TEXTS])
-    def _rank(self, texts):
-        return self.rank(texts)
-
-    @model_function(input_signature=[_TEXTS])
-    def _classify(self, texts):
-        return self.classify(texts)
+        found = self.run("serving_default", text=as_tensor(texts))
+        warn_truncated(found["truncated"])
+        return found["probabilities"].numpy()
 
     def encode(self, texts):
         """Returns the source ids of texts, as in a call or string [batch] of a graph.

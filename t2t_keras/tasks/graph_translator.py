@@ -15,6 +15,7 @@ from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.decoding.token_rules import RuledModel
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import model_function
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.given_translations import align, sequence_log_prob
 from t2t_keras.tasks.protection import (
@@ -29,6 +30,9 @@ from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import TermIndex
 from t2t_keras.tasks.text_io import Reader, refuse_languages
 from t2t_keras.tasks.translated_tokens import describe_tokens
+
+_TEXTS, _IDS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
+_COUNT = tf.TensorSpec([], tf.int32)
 
 _N_BEST_PATIENCE = 2
 """An n-best search ends after this many times the steps of the best hypothesis."""
@@ -97,9 +101,12 @@ class GraphTranslator(SearchPredictor):
         """Returns the translator of texts with marks of placeholders; itself if there are none."""
         if not self.protection.reads_marks:
             return self
-        translator = copy.copy(self)
-        vars(translator)["tokenizer"] = self.protection.marked(self.tokenizer)
-        return translator
+        graphs = self.graphs  # another thread may replace it
+        if "marked" not in graphs:
+            translator = copy.copy(self)
+            vars(translator)["tokenizer"] = self.protection.marked(self.tokenizer)
+            graphs["marked"] = translator
+        return graphs["marked"]
 
     def translate(
         self,
@@ -122,16 +129,45 @@ class GraphTranslator(SearchPredictor):
         Returns:
             `Translations`. Terms change their texts, not their scores.
         """
+        texts = tf.convert_to_tensor(texts)
+        prefixes = tf.zeros_like(texts) if prefixes is None else prefixes
+        languages = self._language_inputs(texts, source_language, target_language)
+        found, prefix_ids = self._translate(texts, prefixes, n_best, *languages)
+        if terms is not None:
+            found = self._with_terms(found, texts, terms, prefix_ids, languages)
+        shape = [None, n_best]
+        return Translations(
+            tf.ensure_shape(found.texts, shape),
+            tf.ensure_shape(found.scores, shape),
+            found.truncated,
+        )
+
+    # Graphs that all requests share: each is traced once, and an export contains it once.
+
+    @model_function([_TEXTS, _TEXTS, _COUNT, _TEXTS, _TEXTS])
+    def _translate(self, texts, prefixes, n_best, *languages):
+        """Returns `Translations` [batch, n_best], and the ids of the prefixes [batch, prefix]."""
         with ops.on_host():
-            first, target_first = self.first_ids(source_language, target_language)
+            first, target_first = self.first_ids(*languages)
             sources = self.sources.encode(texts, first)
             prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
         hypotheses = self.search(sources.ids, prefix_ids, n_best)
-        found = self._as_texts(hypotheses, sources.truncated | clipped, n_best)
-        if terms is None:
-            return found
-        languages = () if self.languages is None else (source_language, target_language)
-        return self._with_terms(found, texts, terms, prefix_ids, languages)
+        return self._as_texts(hypotheses, sources.truncated | clipped), prefix_ids
+
+    @model_function([_IDS, _IDS, _COUNT])
+    def _search(self, source_ids, prefix_ids, n_best):
+        """Returns `Hypotheses` [batch, beam_size], of which the first n_best are searched for."""
+        find = functools.partial(self._find_best, n_best=n_best)
+        return self.find_within_limits(self._by_rules(find), source_ids, prefix_ids)
+
+    @model_function([_TEXTS] * 4)
+    def _align(self, texts, translations, *languages):
+        """Returns the `Alignment` and the `TokenOffsets` of texts and of translations."""
+        with ops.on_host():
+            first, target_first = self.first_ids(*languages)
+            source = self.sources.encode_with_offsets(texts, first)
+            target = self.targets.encode_with_offsets(translations, target_first)
+        return align(self.model, self.tokenizer, source, target.ids), source, target
 
     def _with_terms(self, found, texts, terms, prefix_ids, languages):
         """Returns `Translations` with the targets of terms.
@@ -158,7 +194,7 @@ class GraphTranslator(SearchPredictor):
                 rows = tf.gather(row, chosen)
                 inputs = [tf.gather(x, rows) for x in (texts, *languages)]
                 inputs.insert(1, tf.gather(translations, chosen))
-            alignment = self.align_words(self.align, *inputs)
+            alignment = self.align_words(*inputs)
             with ops.on_host():
                 own = (tf.gather(x, rows) for x in matches)
                 return put_terms(inputs[1], alignment, *own, tf.gather(begins, chosen))[0]
@@ -171,13 +207,13 @@ class GraphTranslator(SearchPredictor):
     def saved_call(self, text, *languages):
         return self.translate(text, None, 1, None, *languages)._asdict()
 
-    def _as_texts(self, hypotheses, truncated, n_best):
+    def _as_texts(self, hypotheses, truncated):
         """Returns the `Translations` of `Hypotheses` [batch, n_best]."""
         with ops.on_host():
-            shape = tf.shape(hypotheses.ids)
-            ids = tf.reshape(hypotheses.ids, [shape[0] * n_best, shape[2]])
+            batch, n_best, length = tf.unstack(tf.shape(hypotheses.ids))
+            ids = tf.reshape(hypotheses.ids, [batch * n_best, length])
             texts = self.tokenizer.target.decode(ids)
-            texts = tf.reshape(texts, [shape[0], n_best])
+            texts = tf.reshape(texts, [batch, n_best])
         return Translations(texts, hypotheses.scores, truncated)
 
     def translate_tokens(
@@ -248,21 +284,14 @@ class GraphTranslator(SearchPredictor):
             )
 
         found = self.find_within_limits(self._by_rules(find), sources.ids, prefix_ids)
-        return self._as_texts(found, sources.truncated, 1)
+        return self._as_texts(found, sources.truncated)
 
-    def translate_documents(
-        self, texts, translate, align, source_language=None, target_language=None, terms=None
-    ):
+    def translate_documents(self, texts, source_language=None, target_language=None, terms=None):
         """Translates documents, see `Translator.documents`.
 
         Args:
             texts: string [batch].
-            translate: function of sentences, string [rows], to their translations, string [rows],
-                by the translator `marked()`.
-            align: function of sentences and translations to their `Alignment`, by the same
-                translator.
-            source_language, target_language: as for `translate`. A model of many languages gives
-                both languages of each sentence to the two functions as well.
+            source_language, target_language: as for `translate`.
             terms: string [batch] or None, see `GraphTranslator.translate`.
 
         Returns:
@@ -287,7 +316,9 @@ class GraphTranslator(SearchPredictor):
         protection, marked = self.protection, self.marked()
         # All tokens of a translation but its end and its language may be placeholders.
         room = self.targets.limit - 1 - self._free_prefix
-        align_words = functools.partial(marked.align_words, align)
+
+        def translate(sentences, *languages):
+            return marked.translate(sentences, None, 1, None, *languages).texts[:, 0]
 
         def translate_sentences(sentences, *inputs):
             find_terms = None
@@ -296,7 +327,7 @@ class GraphTranslator(SearchPredictor):
                     rows = tf.strings.to_number(inputs[0], tf.int32)
                 find_terms, inputs = functools.partial(index.find, rows=rows), inputs[1:]
             return protection.translate(
-                sentences, translate, align_words, *inputs, room=room, find_terms=find_terms
+                sentences, translate, marked.align_words, *inputs, room=room, find_terms=find_terms
             )
 
         def is_too_long(sentences):
@@ -388,23 +419,12 @@ class GraphTranslator(SearchPredictor):
         Returns:
             `Alignment`.
         """
-        first, target_first = self.first_ids(source_language, target_language)
-        sources = self.sources.encode_with_offsets(texts, first)
-        target_ids = self.targets.encode(translations, target_first).ids
-        return align(self.model, self.tokenizer, sources, target_ids)
+        languages = self._language_inputs(texts, source_language, target_language)
+        return self._align(texts, translations, *languages)[0]
 
-    def align_words(self, align, texts, translations, *languages):
-        """Returns the `WordAlignment` of given translations.
-
-        Args:
-            align: function of the other arguments to their `Alignment`.
-            texts, translations, *languages: as for `align`.
-        """
-        with ops.on_host():
-            first, target_first = self.first_ids(*languages)
-            source = self.sources.encode_with_offsets(texts, first)
-            target = self.targets.encode_with_offsets(translations, target_first)
-        found = align(texts, translations, *languages)
+    def align_words(self, texts, translations, *languages):
+        """Returns the `WordAlignment` of given translations; arguments as for `align`."""
+        found, source, target = self._align(texts, translations, *languages)
         # The upper layers align; the lower ones mix in what stands at the same place.
         upper = tf.shape(found.attention)[1] // 2
         weights = tf.reduce_mean(found.attention[:, upper:], axis=[1, 2])  # [batch, target, source]
@@ -426,6 +446,20 @@ class GraphTranslator(SearchPredictor):
             return None, None
         return self.languages.first_ids(source_language, target_language)
 
+    def _language_inputs(self, texts, *languages):
+        """Returns the languages as inputs of graphs, "" for one that the model does not read.
+
+        Args: texts, string [batch], and the arguments of `first_ids`, whose errors it raises.
+        """
+        given = dict(zip(("source_language", "target_language"), languages, strict=True))
+        if self.languages is None:
+            refuse_languages(**given)
+            return ()
+        for name in [name for name, codes in given.items() if codes is None]:
+            self.languages.require_unread(name)
+            given[name] = tf.fill(tf.shape(texts), "")
+        return tuple(given.values())
+
     def _any_languages(self, rows):
         """Returns arbitrary known languages for this number of rows; or None."""
         if self.languages is None:
@@ -444,13 +478,14 @@ class GraphTranslator(SearchPredictor):
         Args:
             source_ids: int32 [batch, source], each source with its end token, then 0.
             prefix_ids: int32 [batch, prefix] or None, how each translation must begin, then 0.
-            n_best: int up to beam_size.
+            n_best: int or int32 [], up to beam_size.
 
         Returns:
             `Hypotheses` [batch, n_best].
         """
-        find = functools.partial(self._find_best, n_best=n_best)
-        return self.find_within_limits(self._by_rules(find), source_ids, prefix_ids)
+        prefix_ids = tf.zeros_like(source_ids[:, :0]) if prefix_ids is None else prefix_ids
+        found = self._search(source_ids, prefix_ids, n_best)
+        return tf.nest.map_structure(lambda x: x[:, :n_best], found)
 
     def _by_rules(self, find):
         """Returns a `find` of `find_within_limits` whose model follows the settings' rules."""

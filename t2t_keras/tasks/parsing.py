@@ -22,11 +22,10 @@ from t2t_keras.tasks.parse_constraints import (
     BracketAutomaton,
     ConstrainedModel,
 )
-from t2t_keras.tasks.search import SearchPredictor, search_function
+from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
+from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.search_settings import ParserSettings
 from t2t_keras.tasks.text_io import append_end
-
-_TEXTS = tf.TensorSpec([None], tf.string)
 
 
 class Parse(NamedTuple):
@@ -52,6 +51,46 @@ class Parses(NamedTuple):
 
     texts: tf.Tensor
     scores: tf.Tensor
+
+
+def _best(parser, text):
+    """The best parse of each sentence.
+
+    Request:
+        text: string [batch], a sentence's words, tokenized as in a treebank, separated by spaces.
+
+    Response:
+        tree: string [batch], a bracketed tree over exactly these words, on one line; empty for a
+            text without words.
+        score: float32 [batch], log P / length penalty, at most 0; 0 is certain.
+    """
+    found = parser.parse(text)
+    return {"tree": found.texts[:, 0], "score": found.scores[:, 0]}
+
+
+def _n_best(parser, text):
+    """The `beam_size` best parses of each sentence.
+
+    Request:
+        text: string [batch], as in `serving_default`.
+
+    Response:
+        trees: string [batch, beam], best first; the first is `serving_default`'s.
+        scores: float32 [batch, beam], descending; -inf, with an empty tree, if a sentence has no
+            more parses.
+    """
+    found = parser.parse(text, parser.settings.beam_size)
+    return {"trees": found.texts, "scores": found.scores}
+
+
+_ALL = RequestKind(_n_best, (TEXT,), (), "trees", "scores", searches=True)
+REQUESTS = {
+    "serving_default": RequestKind(
+        _best, (TEXT,), (), "tree", "score", ranking=_ALL, searches=True
+    ),
+    "n_best": ranked(_ALL),
+}
+"""{name: `RequestKind`}, those of `Parser.requests`."""
 
 
 @functools.partial(documented, settings=ParserSettings)
@@ -88,6 +127,7 @@ class Parser(SearchPredictor):
 
     task = "parsing"
     settings_type = ParserSettings
+    requests = REQUESTS
 
     @property
     def max_words(self):
@@ -116,7 +156,7 @@ class Parser(SearchPredictor):
             InputError: if sentences is a single string, an element is not a sentence, or a word is
                 empty or contains a space.
         """
-        return self.best_texts(tf.constant(self.as_list(sentences), tf.string))[0]
+        return [best.text for [best] in self.n_best(sentences, 1)]
 
     @staticmethod
     def as_list(texts):
@@ -141,16 +181,8 @@ class Parser(SearchPredictor):
         Raises:
             InputError: if n is out of range, or sentences are invalid.
         """
-        rows, _ = self.best_rows(n, tf.constant(self.as_list(sentences), tf.string))
+        rows, _ = self.best_rows(n, text=tf.constant(self.as_list(sentences), tf.string))
         return [[Parse(*pair) for pair in row] for row in rows]
-
-    @search_function(input_signature=[_TEXTS])
-    def _best(self, texts):
-        return self.parse(texts)
-
-    @search_function(input_signature=[_TEXTS])
-    def _beam(self, texts):
-        return self.parse(texts, self.settings.beam_size)
 
     def parse(self, texts, n_best=1):
         """Parses inside a graph.

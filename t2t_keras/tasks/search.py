@@ -13,7 +13,6 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
-from t2t_keras.graphs import model_function
 from t2t_keras.models.search_steps import require_own_steps, step_products
 from t2t_keras.settings import DECODING, Range
 from t2t_keras.tasks.bundles import Predictor
@@ -37,51 +36,11 @@ class Searches:
     without_xla: bool = False
 
 
-def search_function(input_signature):
-    """Decorator like `model_function`, for a method that makes the search of a `SearchPredictor`.
-
-    On a GPU XLA compiles the steps after `PLAIN_CALLS` calls; if that fails, this and later
-    searches run without.
-    """
-
-    def decorate(method):
-        @functools.wraps(method)
-        def in_programs(self, *inputs):
-            with ops.traced_with(dataclasses.replace(ops.options(), compiled_search=True)):
-                return method(self, *inputs)
-
-        plain, compiled = (model_function(input_signature)(f) for f in (method, in_programs))
-
-        @functools.wraps(method)
-        def call(self, *inputs):
-            if ops.visible_device() != "gpu" or not tf.executing_eagerly():
-                return plain(self, *inputs)
-            searches = self.searches()  # another thread may replace them
-            searches.calls += 1
-            if searches.calls <= PLAIN_CALLS or searches.without_xla:
-                return plain(self, *inputs)
-            try:
-                return compiled(self, *inputs)
-            except InputError:
-                raise
-            except Exception as error:  # of XLA, or of the input: then the plain search raises it
-                reason = str(error).strip().partition("\n")[0]
-            found = plain(self, *inputs)
-            searches.without_xla = True
-            logging.info("Searches go on without XLA, which cannot do this: %s", reason)
-            return found
-
-        return call
-
-    return decorate
-
-
 class SearchPredictor(Predictor):
     """A predictor whose answers a beam search finds.
 
-    A subclass defines two graphs, `_best` for the best answers to a batch and `_beam` for
-    `beam_size` answers: each returns `texts`, string [batch, n_best], and `scores`, float32
-    [batch, n_best].
+    Its requests `serving_default` and `n_best` give the best answer to each text of a batch and
+    `beam_size` answers.
 
     Attributes:
         precompute: function (key, make) → tensor, which keeps tensors that depend only on weights,
@@ -95,15 +54,31 @@ class SearchPredictor(Predictor):
         super().check()
         require_own_steps(self.model)
 
-    def best_texts(self, *inputs, graph=None):
-        """Returns the best answer to each text, a list of str, and the graph's result.
+    def run(self, name, **inputs):
+        """Runs the graph of a request, see `Predictor.run`.
 
-        Args:
-            *inputs: inputs of the graph, such as texts, string [batch].
-            graph: function of the inputs; None: `_best`.
+        On a GPU XLA compiles the steps of a search after `PLAIN_CALLS` calls; if that fails, this
+        and later searches run without.
         """
-        found = (graph or self._best)(*inputs)
-        return [as_str(text) for (text,) in found.texts.numpy()], found
+        plain = functools.partial(super().run, name, **inputs)
+        on_gpu = ops.visible_device() == "gpu" and tf.executing_eagerly()
+        if not on_gpu or not self.requests[name].searches:
+            return plain()
+        searches = self.searches()  # another thread may replace them
+        searches.calls += 1
+        if searches.calls <= PLAIN_CALLS or searches.without_xla:
+            return plain()
+        try:
+            with ops.traced_with(dataclasses.replace(ops.options(), compiled_search=True)):
+                return plain()
+        except InputError:
+            raise
+        except Exception as error:  # of XLA, or of the input: then the plain search raises it
+            reason = str(error).strip().partition("\n")[0]
+        found = plain()
+        searches.without_xla = True
+        logging.info("Searches go on without XLA, which cannot do this: %s", reason)
+        return found
 
     def check_n(self, n):
         """Returns n, or beam_size for None; raises InputError if n is out of range."""
@@ -111,24 +86,27 @@ class SearchPredictor(Predictor):
         n = beam_size if n is None else n
         return Range(1, beam_size, whole=True, most_name="beam_size").check("n", n)
 
-    def best_rows(self, n, *inputs, graphs=None):
-        """Returns n answers to each text, best first, and the graph's result.
+    def best_rows(self, n, **inputs):
+        """Returns n answers to each text, best first, and the outputs of the request.
 
         Each answer is (text, score), str and float.
 
         Args:
             n: int up to beam_size; None: beam_size.
-            *inputs: inputs of the graphs.
-            graphs: two functions of the inputs; None: `_best` and `_beam`.
+            **inputs: as for `run`.
         """
         n = self.check_n(n)
         # The 1-best search stops earlier. Its result is the same unless the longer search finds a
         # better hypothesis that the shorter one does not wait for.
-        best, beam = graphs or (self._best, self._beam)
-        found = (best if n == 1 else beam)(*inputs)
-        rows = zip(found.texts[:, :n].numpy(), found.scores[:, :n].numpy(), strict=True)
+        name = "serving_default" if n == 1 else "n_best"
+        request, found = self.requests[name], self.run(name, **inputs)
+        texts, scores = (
+            x[:, np.newaxis] if x.shape.rank == 1 else x[:, :n]
+            for x in (found[request.answer], found[request.score])
+        )
         return [
-            [(as_str(text), float(score)) for text, score in zip(*row, strict=True)] for row in rows
+            [(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
+            for row in zip(texts.numpy(), scores.numpy(), strict=True)
         ], found
 
     def run_beam_search(self, model, source_ids, max_lengths, n_best, **options):
@@ -138,7 +116,7 @@ class SearchPredictor(Predictor):
             model: `SearchableModel`, the predictor's own or a wrapper of it.
             source_ids: int32 [batch, source], 0 on padding.
             max_lengths: int32 [batch], tokens.
-            n_best: int up to beam_size.
+            n_best: int or int32 [], up to beam_size, see `beam_search`.
             **options: further arguments of `beam_search`.
         """
         batch, beam_size = tf.shape(max_lengths)[0], self.settings.beam_size

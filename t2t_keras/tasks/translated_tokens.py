@@ -118,8 +118,9 @@ def source_spans(positions, source, has_span):
 
 
 def detailed_translations(found):
-    """Returns `TokenTranslations`, outside of a graph, as lists of `DetailedTranslation`."""
-    columns = [column.numpy() for column in found[:-1]]
+    """Returns the outputs of `n_best_tokens`, {name: tensor}, as lists of `DetailedTranslation`."""
+    names = ("translations", "scores", "tokens", "spans", "log_probabilities", "source_spans")
+    columns = [found[name].numpy() for name in names]
     return [
         [_detailed(*hypothesis) for hypothesis in zip(*row, strict=True)]
         for row in zip(*columns, strict=True)

@@ -9,11 +9,12 @@ import functools
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.graphs import model_function
 from t2t_keras.settings import DECODING, check_settings, documented
+from t2t_keras.tasks.given_translations import Alignment, Scores
 from t2t_keras.tasks.graph_translator import GraphTranslator
+from t2t_keras.tasks.requests import LANGUAGES
 from t2t_keras.tasks.results import Translation
-from t2t_keras.tasks.search import row_seeds, search_function
+from t2t_keras.tasks.search import row_seeds
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import (
@@ -25,8 +26,7 @@ from t2t_keras.tasks.text_io import (
     without_repeats,
 )
 from t2t_keras.tasks.translated_tokens import detailed_translations
-
-_TEXTS = tf.TensorSpec([None], tf.string)
+from t2t_keras.tasks.translation_requests import REQUESTS
 
 
 @functools.partial(documented, settings=TranslatorSettings)
@@ -78,6 +78,7 @@ class Translator(GraphTranslator):
     """
 
     task = "translation"
+    requests = REQUESTS
 
     def __call__(self, texts, prefix=None, terms=None, source_language=None, target_language=None):
         """Returns the best translation of each text.
@@ -97,12 +98,8 @@ class Translator(GraphTranslator):
                 length, a term is invalid or longer than a translation may be, a language is missing
                 or unknown, or the model has no languages.
         """
-        texts, prefix = _as_tensors(texts, prefix)
-        languages = self._codes(texts, source_language, target_language)
-        graph, _ = self._graphs(texts, terms)
-        best, found = self.best_texts(texts, prefix, *languages, graph=graph)
-        warn_truncated(found.truncated)
-        return best
+        rows = self.n_best(texts, 1, prefix, False, terms, source_language, target_language)
+        return [best.text for [best] in rows]
 
     def predict(
         self, texts, batch_size=None, verbose=0, source_language=None, target_language=None
@@ -122,7 +119,7 @@ class Translator(GraphTranslator):
             InputError: as in a call.
         """
         texts = self.as_list(texts)
-        languages = language_codes(self.languages, len(texts), source_language, target_language)
+        languages = self._codes(texts, source_language, target_language)
         if not languages:
             return super().predict(texts, batch_size, verbose)
 
@@ -130,7 +127,7 @@ class Translator(GraphTranslator):
             texts, sources, targets = zip(*rows, strict=True)
             return self(texts, source_language=sources, target_language=targets)
 
-        rows = zip(texts, *(codes.numpy() for codes in languages), strict=True)
+        rows = zip(texts, *(codes.numpy() for codes in languages.values()), strict=True)
         return predict(translate, list(rows), batch_size, verbose, lambda row: len(row[0]))
 
     def n_best(
@@ -161,10 +158,10 @@ class Translator(GraphTranslator):
             InputError: if n is out of range, or as in a call.
         """
         texts, prefix = _as_tensors(texts, prefix)
-        languages = self._codes(texts, source_language, target_language)
-        graphs = self._graphs(texts, terms)
-        rows, found = self.best_rows(n, texts, prefix, *languages, graphs=graphs)
-        warn_truncated(found.truncated)
+        inputs = {"text": texts, "prefix": prefix, "terms": self._term_rows(texts, terms)}
+        inputs |= self._codes(texts, source_language, target_language)
+        rows, found = ask(self.best_rows, n, **inputs)
+        warn_truncated(found["truncated"])
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
 
@@ -187,28 +184,10 @@ class Translator(GraphTranslator):
         """
         texts = as_tensor(texts)
         languages = self._codes(texts, source_language, target_language)
-        if any(rows := self._term_rows(texts, terms)):
-            found = ask(self._documents_with_terms, tf.constant(rows), texts, *languages)
-        else:
-            found = self._documents(texts, *languages)
-        return [as_str(text) for text in found.numpy()]
-
-    @model_function(input_signature=[_TEXTS] * 3)
-    def _documents(self, texts, *languages):
-        return self._translate_documents(texts, *languages)
-
-    def _translate_documents(self, texts, *languages, terms=None):
-        marked = self.marked()
-
-        def translate(sentences, *languages):
-            prefixes = tf.fill(tf.shape(sentences), "")
-            return marked._best(sentences, prefixes, *languages).texts[:, 0]
-
-        return self.translate_documents(texts, translate, marked.align, *languages, terms=terms)
-
-    @model_function(input_signature=[_TEXTS] * 4)
-    def _documents_with_terms(self, terms, texts, *languages):
-        return self._translate_documents(texts, *languages, terms=terms)
+        terms = self._term_rows(texts, terms)
+        name = "document" if terms is None else "document_terms"
+        found = ask(self.run, name, text=texts, terms=terms, **languages)
+        return [as_str(text) for text in found["translation"].numpy()]
 
     def n_best_tokens(self, texts, n=None, prefix=None, source_language=None, target_language=None):
         """Returns the n best translations of each text with their tokens, best first.
@@ -228,8 +207,8 @@ class Translator(GraphTranslator):
         n = self.check_n(n)
         texts, prefix = _as_tensors(texts, prefix)
         languages = self._codes(texts, source_language, target_language)
-        found = self._tokens(texts, prefix, *languages)
-        warn_truncated(found.truncated)
+        found = self.run("n_best_tokens", text=texts, prefix=prefix, **languages)
+        warn_truncated(found["truncated"])
         return [row[:n] for row in detailed_translations(found)]
 
     def sample(
@@ -274,18 +253,21 @@ class Translator(GraphTranslator):
         texts, _ = _as_tensors(texts, None)
         count = len(texts)
         languages = self._codes(texts, source_language, target_language)
-        found = self._draw(
-            tf.repeat(texts, n),
-            tf.constant(row_seeds(seed, count, n), tf.int32, [count * n, 2]),
-            tf.fill([count * n], temperature),
-            tf.fill([count * n], top_k or 0),
-            tf.fill([count * n], top_p or 1.0),
-            *(tf.repeat(codes, n) for codes in languages),
+        found = self.run(
+            "sample",
+            text=tf.repeat(texts, n),
+            seed=tf.constant(row_seeds(seed, count, n), tf.int32, [count * n, 2]),
+            temperature=tf.fill([count * n], temperature),
+            top_k=tf.fill([count * n], top_k or 0),
+            top_p=tf.fill([count * n], top_p or 1.0),
+            **{name: tf.repeat(codes, n) for name, codes in languages.items()},
         )
-        warn_truncated(found.truncated[::n])
+        warn_truncated(found["truncated"][::n])
         drawn = [
             Translation(as_str(text), float(score))
-            for [text], [score] in zip(found.texts.numpy(), found.scores.numpy(), strict=True)
+            for text, score in zip(
+                found["translation"].numpy(), found["score"].numpy(), strict=True
+            )
         ]
         return [drawn[i : i + n] for i in range(0, count * n, n)]
 
@@ -308,7 +290,8 @@ class Translator(GraphTranslator):
             return super().score(texts, translations, source_language, target_language)
         texts, translations = _as_tensors(texts, translations, "translations")
         languages = self._codes(texts, source_language, target_language)
-        return self._score(texts, translations, *languages)
+        found = self.run("score", text=texts, translation=translations, **languages)
+        return Scores(found["log_probability"], found["tokens"])
 
     def align(self, texts, translations, source_language=None, target_language=None):
         """Returns the cross-attention of given translations, inside a graph or outside.
@@ -322,68 +305,22 @@ class Translator(GraphTranslator):
         Raises:
             InputError: if `score` raises it.
         """
-        if not tf.inside_function():
-            texts, translations = _as_tensors(texts, translations, "translations")
-            languages = self._codes(texts, source_language, target_language)
-            source_language, target_language = languages or (None, None)
-        return super().align(texts, translations, source_language, target_language)
+        if tf.inside_function():
+            return super().align(texts, translations, source_language, target_language)
+        texts, translations = _as_tensors(texts, translations, "translations")
+        languages = self._codes(texts, source_language, target_language)
+        return Alignment(**self.run("align", text=texts, translation=translations, **languages))
 
     def _codes(self, texts, source_language, target_language):
-        """Returns the languages as inputs of graphs, see `language_codes`."""
-        return language_codes(self.languages, len(texts), source_language, target_language)
-
-    # A call of a graph has two more inputs, the languages, if the model has many.
-
-    @search_function(input_signature=[_TEXTS] * 4)
-    def _best(self, texts, prefixes, *languages):
-        return self.translate(texts, prefixes, 1, None, *languages)
-
-    @search_function(input_signature=[_TEXTS] * 4)
-    def _beam(self, texts, prefixes, *languages):
-        return self.translate(texts, prefixes, self.settings.beam_size, None, *languages)
-
-    @search_function(input_signature=[_TEXTS] * 5)
-    def _best_with_terms(self, terms, texts, prefixes, *languages):
-        return self.translate(texts, prefixes, 1, terms, *languages)
-
-    @search_function(input_signature=[_TEXTS] * 5)
-    def _beam_with_terms(self, terms, texts, prefixes, *languages):
-        return self.translate(texts, prefixes, self.settings.beam_size, terms, *languages)
+        """Returns the languages as inputs of requests, see `language_codes`."""
+        codes = language_codes(self.languages, len(texts), source_language, target_language)
+        return {x.name: column for x, column in zip(LANGUAGES, codes, strict=False)}
 
     @staticmethod
     def _term_rows(texts, terms):
-        """Returns the terms of each text as graphs take them; see `Terms.rows`."""
-        return [] if terms is None else Terms.of(terms).rows(texts.numpy())
-
-    def _graphs(self, texts, terms):
-        """Returns the graphs of the best and of all translations, as functions of other inputs."""
-        rows = self._term_rows(texts, terms)
-        if not any(rows):
-            return self._best, self._beam
-        graphs = self._best_with_terms, self._beam_with_terms
-        return tuple(functools.partial(ask, graph, tf.constant(rows)) for graph in graphs)
-
-    @search_function(input_signature=[_TEXTS] * 4)
-    def _tokens(self, texts, prefixes, *languages):
-        return self.translate_tokens(texts, prefixes, self.settings.beam_size, *languages)
-
-    @model_function(
-        input_signature=[
-            _TEXTS,
-            tf.TensorSpec([None, 2], tf.int32),
-            tf.TensorSpec([None], tf.float32),
-            tf.TensorSpec([None], tf.int32),
-            tf.TensorSpec([None], tf.float32),
-            _TEXTS,
-            _TEXTS,
-        ]
-    )
-    def _draw(self, *inputs):
-        return self.draw(*inputs)
-
-    @model_function(input_signature=[_TEXTS] * 4)
-    def _score(self, *inputs):
-        return super().score(*inputs)
+        """Returns the `Terms.rows` of texts, string [batch]; None if no text has terms."""
+        rows = [] if terms is None else Terms.of(terms).rows(texts.numpy())
+        return tf.constant(rows) if any(rows) else None
 
 
 def _as_tensors(texts, others, name="prefix"):

@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import json
 import random
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -21,13 +22,11 @@ from pipelines.tasks import TASKS, SequenceTask, TextTask
 from t2t_keras import layers
 from t2t_keras.data.corpora import FolderCorpus
 from t2t_keras.data.vocabulary_tokenizer import Side, VocabularyTokenizer, pack_vocabularies
-from t2t_keras.graphs import graph_function, model_function
 from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models.trainable_model import TrainableModel
-from t2t_keras.serving import samples
-from t2t_keras.serving.signatures import OF_TASKS, Signature
 from t2t_keras.settings import DECODING, Range, Settings, Text, setting
 from t2t_keras.tasks.bundles import Predictor
+from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor
 from tests.end_to_end.binaries import run
 
@@ -85,20 +84,16 @@ class Tagger(Predictor):
         return [text for [(text, _)] in self.n_best(texts)]
 
     def n_best(self, texts, n=1):
-        found = self._tag(as_tensor(texts))
+        found = self.run("serving_default", text=as_tensor(texts))
         rows = zip(found["tags"].numpy(), found["score"].numpy(), strict=True)
         return [[(as_str(tags), float(score))] for tags, score in rows][: self.check_n(n) and None]
 
     def check_n(self, n):
         return Range(1, 1, whole=True).check("n", n)
 
-    @model_function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def _tag(self, texts):
-        return self.tag(texts)
-
-    def tag(self, texts):
-        """Returns {"tags": string [batch], "score": float32 [batch]} of texts string [batch]."""
-        ids = Reader(self.tokenizer, self.settings.max_source_length).encode(texts).ids
+    def tag(self, text):
+        """Returns {"tags": string [batch], "score": float32 [batch]} of text, string [batch]."""
+        ids = Reader(self.tokenizer, self.settings.max_source_length).encode(text).ids
         log_p = tf.nn.log_softmax(self.model({"source_ids": ids})[..., len(SPECIAL) :])
         is_word = (ids != self.tokenizer.pad_id) & (ids != self.tokenizer.eos_id)
         tags = tf.where(is_word, tf.argmax(log_p, axis=-1, output_type=tf.int32) + len(SPECIAL), 0)
@@ -106,14 +101,7 @@ class Tagger(Predictor):
         return {"tags": self.tokenizer.target.decode(tags), "score": tf.reduce_sum(best, axis=1)}
 
     saved_call = tag
-
-
-def tag_signature(tagger):
-    """The tags of each text: string [batch] --> string and float32 [batch]."""
-    return graph_function(tagger.tag, input_signature=[tf.TensorSpec([None], tf.string, "text")])
-
-
-ROW = Signature(tag_signature, samples.text, "tags", "score")
+    requests: ClassVar = {"serving_default": ranked(RequestKind(tag, (TEXT,), (), "tags", "score"))}
 
 
 DATA = {
@@ -164,9 +152,6 @@ def known_task(monkeypatch):
     fields = FIELDS["translation"] | {"data": CORPUS | TEXTS | PAIRS | DATA, "decode": {}}
     monkeypatch.setitem(FIELDS, "tagging", fields)
     monkeypatch.setitem(TASKS, "tagging", TaggingTask)
-    monkeypatch.setitem(
-        OF_TASKS, "tagging", {"serving_default": dataclasses.replace(ROW, ranking=ROW)}
-    )
 
 
 def write_folder(folder):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
+from t2t_keras.serving.signatures import SIGNATURES, signature_function
 from tests.serving.session import Session
 from tests.tasks import tiny
 
@@ -22,7 +22,8 @@ def translator():
 @pytest.fixture(scope="session")
 def live():
     """A function of a signature's name, to the signature of the translator itself."""
-    return functools.cache(lambda name: (SIGNATURES | ON_REQUEST)[name](the_translator()))
+    translator = the_translator()
+    return functools.cache(lambda name: signature_function(translator.requests[name], translator))
 
 
 @pytest.fixture(scope="session")

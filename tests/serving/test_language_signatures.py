@@ -8,7 +8,7 @@ from pipelines.batch_inference import LinePredictor
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.language_inputs import language_inputs
-from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
+from t2t_keras.serving.signatures import signature_function
 from tests.serving.session import Session
 from tests.tasks import tiny
 
@@ -32,24 +32,23 @@ def ask(translator):
     def ask(signature, **inputs):
         inputs = {name: tf.constant(x) for name, x in inputs.items()}
         if signature not in functions:
-            functions[signature] = (SIGNATURES | ON_REQUEST)[signature](
-                translator
-            ).get_concrete_function()
+            request = translator.requests[signature]
+            functions[signature] = signature_function(request, translator).get_concrete_function()
         answer = functions[signature](**inputs)
         return {name: value.numpy() for name, value in answer.items()}
 
     return ask
 
 
-def names_of(signature):
-    return [spec.name for spec in signature.input_signature]
-
-
 def test_the_languages_are_inputs_of_a_model_of_many_alone(translator):
     bilingual = tiny.translator()
-    for name, make in (SIGNATURES | ON_REQUEST).items():
+    for name, request in translator.requests.items():
+        names, bilingual_names = (
+            [spec.name for spec in signature_function(request, x).input_signature]
+            for x in (translator, bilingual)
+        )
         added = ["target_language"] if name == "decode_ids" else list(LANGUAGES)
-        assert names_of(make(translator)) == [*names_of(make(bilingual)), *added]
+        assert names == [*bilingual_names, *added]
 
 
 def test_the_best_and_the_score_are_the_translators(ask, translator):

@@ -89,11 +89,11 @@ def test_every_signature_has_sample_requests_of_a_few_lengths():
     translator = tiny.translator()
     requests = sample_requests(translator, SIGNATURES)
     assert {request.signature for request in requests} == SIGNATURES.keys()
-    for name, make in SIGNATURES.items():
-        inputs = [request.inputs for request in requests if request.signature == name]
+    for name, request in SIGNATURES.items():
+        inputs = [x.inputs for x in requests if x.signature == name]
         assert [len(next(iter(value.values()))) for value in inputs] == [1, 1, 4]
         for given in inputs:
-            assert given.keys() == {spec.name for spec in make(translator).input_signature}
+            assert given.keys() == {x.name for x in request.inputs}
     texts = [request.inputs["text"] for request in requests[:2]]
     lengths = [len(translator.tokenizer.encode(text)[0]) for text in texts]
     assert lengths[0] * 4 < lengths[1] < translator.max_source_length
