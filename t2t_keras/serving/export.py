@@ -30,6 +30,7 @@ from t2t_keras.data.files import (
 )
 from t2t_keras.data.texts import as_strings
 from t2t_keras.errors import InputError
+from t2t_keras.serving.saved_graph import merge_equal_nodes
 from t2t_keras.serving.signatures import signature_function
 from t2t_keras.serving.stored_weights import (
     DerivedWeights,
@@ -220,6 +221,7 @@ def _write(folder, exported, functions, record, requests, name):
     """Writes all files of an export into its folder."""
     with _warnings_only(), tensorflow_path(folder) as path:
         tf.saved_model.save(exported, path, signatures=functions)
+        merge_equal_nodes(path)
     write_json(os.path.join(folder, RECORD_FILE), record)
     write_checksums(folder)  # of what decides the answers, not of what one may edit
     write_file(os.path.join(folder, BATCHING_FILE), batching_parameters(record["device"]).encode())

@@ -49,7 +49,7 @@ def test_what_is_replaced_is_that_of_a_new_predictor(make, name, value, ask):
 @pytest.mark.parametrize(("make", "name", "value", "reason"), [
     (tiny.translator, "beam_size", 0, "beam_size is 0: give a whole number"),
     (classifier, "labels", ["a"], "labels are .*: give 3 different ones"),
-    (classifier, "labels", "abc", "labels is 'abc': give a list of str"),
+    (classifier, "labels", "abc", "labels is the string 'abc': give a list of strings"),
     (tiny.translator, "tokenizer", None, "The tokenizer is a NoneType"),
     (tiny.translator, "model", None, "The model is a NoneType, without 'encode': give a Tr"),
     (classifier, "model", tiny.model(), "a Transformer, without 'classes': give a Transform"),
