@@ -90,8 +90,9 @@ def adam_moments(optimizer, variable):
 class Float32Updates:
     """Mixin of an optimizer that computes in float32 for weights of bfloat16.
 
-    Gradients are cast when they arrive, and the optimizer's own variables are float32. An update
-    rounds a weight only once, decay included: `update_step` reads it from `decayed`.
+    Subclasses cast gradients by `in_float32` when they arrive. The optimizer's own variables are
+    float32. An update rounds a weight only once, decay included: `update_step` reads it from
+    `decayed`.
 
     Keras 3.15 computes in the type of the weight. In bfloat16 an average's decay of 0.999 becomes
     1, and a small weight decay is lost by rounding.
@@ -106,9 +107,9 @@ class Float32Updates:
         dtype = "float32" if dtype == "bfloat16" else dtype
         return super().add_variable(shape, initializer, dtype, *args, **kwargs)
 
-    def apply(self, grads, trainable_variables=None):
-        grads = [tf.cast(g, tf.float32) if self._is_half(g) else g for g in grads]
-        super().apply(grads, trainable_variables)
+    def in_float32(self, gradients):
+        """Returns gradients, any of which may be None, those of bfloat16 as float32."""
+        return [tf.cast(g, tf.float32) if self._is_half(g) else g for g in gradients]
 
     def decayed(self, variable, weight_decay, learning_rate):
         """Returns a weight, at least in float32, after the decay of this `update_step`."""

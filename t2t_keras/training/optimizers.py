@@ -43,31 +43,47 @@ def naming_arguments_of(kind, *but):
     return decorate
 
 
-class GlobalNormClipping(keras_compat.GradientsAfterReduction):
-    """Mixin of a Keras optimizer: gradient clipping by the norm of the global batch's gradient.
+class OwnOptimizer(keras_compat.GradientsAfterReduction, keras_compat.Float32Updates):
+    """Base of the optimizers of this library, to mix with one of Keras; see `apply` for the order.
 
     Keras clips the gradients of each replica before their sum, so that the update depends on the
     number of devices. Here the sum is clipped, by `clipnorm` and `clipvalue` as well.
 
+    After t updates the average is Σ d^(t-i) w_i / Σ d^(t-i), over the weights w_1 … w_t after each
+    update. It does not include the initial weights (Keras's `use_ema`, which is refused, gives
+    them the weight d^t and overwrites the weights). Weights that an update does not change, frozen
+    or without a gradient, are averaged as well. Training continues from the weights themselves. The
+    averages are variables of the optimizer, so that checkpoints include them; for bfloat16 weights
+    they are float32.
+
     Args:
         global_clipnorm: the largest norm of all gradients together; larger gradients are scaled
             down to it. None: no clipping, as in the paper.
+        ema_decay: d, above 0 and below 1; the average covers about the last 1 / (1 - d) updates.
+            None: no average.
         **kwargs: as for the Keras optimizer.
 
     Attributes:
         gradient_norm: float32 variable, the norm at the latest update, before clipping; see also
             `take_largest_gradient_norm`.
+        averages: the average of each weight, list of `keras.Variable`, once the optimizer is built
+            with a decay; before the first update the weights themselves.
 
     Raises:
-        InputError: if global_clipnorm is not above 0.
+        InputError: if global_clipnorm or ema_decay is out of its range, and for `use_ema`.
     """
 
-    def __init__(self, *args, global_clipnorm=None, **kwargs):
+    def __init__(self, *args, global_clipnorm=None, ema_decay=None, **kwargs):
         if global_clipnorm is not None and not global_clipnorm > 0:
             raise InputError(
                 f"global_clipnorm is {global_clipnorm}: give more than 0, or None for no clipping."
             )
+        if kwargs.get("use_ema"):
+            raise InputError("use_ema is not supported: give ema_decay=0.999 instead.")
         super().__init__(*args, global_clipnorm=global_clipnorm, **kwargs)
+        if ema_decay is not None and not 0 < ema_decay < 1:
+            raise InputError(f"ema_decay is {ema_decay}: give more than 0 and less than 1.")
+        self.ema_decay = ema_decay
         # Not `keras.Variable`s, which a checkpoint would hold.
         self.gradient_norm, self._largest_norm, self._largest_norm_step = (
             tf.Variable(
@@ -84,14 +100,32 @@ class GlobalNormClipping(keras_compat.GradientsAfterReduction):
             )
         )
 
-    def take_largest_gradient_norm(self):
-        """Returns the largest gradient norm since the last call, a float, and its step, an int.
+    def build(self, var_list):
+        if self.built:
+            return
+        require_no_float16(var_list)
+        super().build(var_list)
+        if self.ema_decay is not None:
+            with tf.init_scope():  # XLA cannot initialize a variable from another one
+                self.averages = [
+                    self.add_variable_from_reference(
+                        weight, "average", lambda _, dtype, weight=weight: tf.cast(weight, dtype)
+                    )
+                    for weight in var_list
+                ]
+        track(self, "variable", self.variables)
 
-        A norm of nan counts as infinite.
+    def apply(self, grads, trainable_variables=None):
+        """Updates the weights by this replica's gradients, in this order.
+
+        1. Gradients of bfloat16 weights are cast to float32.
+        2. The gradients are summed over the replicas, by Keras's call of `summed_gradients`.
+        3. `process_gradients` takes the norm of the sum, and clips it.
+        4. `update_step` of a subclass updates each weight.
+        5. The averages follow the weights.
         """
-        result = float(self._largest_norm.numpy()), int(self._largest_norm_step.numpy())
-        self._largest_norm.assign(0.0)
-        return result
+        super().apply(self.in_float32(grads), trainable_variables)
+        self.update_averages()
 
     def process_gradients(self, gradients):
         # Dense, because the rows of an embedding's gradient may occur several times.
@@ -111,57 +145,6 @@ class GlobalNormClipping(keras_compat.GradientsAfterReduction):
         this_step = tf.cast(tf.convert_to_tensor(self.iterations), tf.int64) + 1
         self._largest_norm_step.assign(tf.where(norm > largest, this_step, step))
         self._largest_norm.assign(tf.maximum(norm, largest))
-
-
-class WeightEMA:
-    """Mixin of a Keras optimizer that keeps an exponential moving average of the weights.
-
-    After t updates the average is Σ d^(t-i) w_i / Σ d^(t-i), over the weights w_1 … w_t after each
-    update. It does not include the initial weights (Keras's `use_ema`, which is refused, gives
-    them the weight d^t and overwrites the weights). Weights that an update does not change, frozen
-    or without a gradient, are averaged as well. Training continues from the weights themselves. The
-    averages are variables of the optimizer, so that checkpoints include them; for bfloat16 weights
-    they are float32.
-
-    Args:
-        ema_decay: d, above 0 and below 1; the average covers about the last 1 / (1 - d) updates.
-            None: no average.
-        **kwargs: as for the Keras optimizer.
-
-    Attributes:
-        averages: the average of each weight, list of `keras.Variable`, once the optimizer is built
-            with a decay; before the first update the weights themselves.
-
-    Raises:
-        InputError: if ema_decay is out of its range, and for `use_ema`.
-    """
-
-    def __init__(self, *args, ema_decay=None, **kwargs):
-        if kwargs.get("use_ema"):
-            raise InputError("use_ema is not supported: give ema_decay=0.999 instead.")
-        super().__init__(*args, **kwargs)
-        if ema_decay is not None and not 0 < ema_decay < 1:
-            raise InputError(f"ema_decay is {ema_decay}: give more than 0 and less than 1.")
-        self.ema_decay = ema_decay
-
-    def build(self, var_list):
-        if self.built:
-            return
-        require_no_float16(var_list)
-        super().build(var_list)
-        if self.ema_decay is not None:
-            with tf.init_scope():  # XLA cannot initialize a variable from another one
-                self.averages = [
-                    self.add_variable_from_reference(
-                        weight, "average", lambda _, dtype, weight=weight: tf.cast(weight, dtype)
-                    )
-                    for weight in var_list
-                ]
-        track(self, "variable", self.variables)
-
-    def apply(self, grads, trainable_variables=None):
-        super().apply(grads, trainable_variables)
-        self.update_averages()
 
     def update_averages(self):
         """Adds the weights after an update to their averages, if there are any."""
@@ -183,12 +166,21 @@ class WeightEMA:
         index = keras_compat.variable_index(self, variable)
         return variable if index is None else self.averages[index]
 
+    def take_largest_gradient_norm(self):
+        """Returns the largest gradient norm since the last call, a float, and its step, an int.
+
+        A norm of nan counts as infinite.
+        """
+        result = float(self._largest_norm.numpy()), int(self._largest_norm_step.numpy())
+        self._largest_norm.assign(0.0)
+        return result
+
     def get_config(self):
         return super().get_config() | {"ema_decay": self.ema_decay}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.optimizers.Adam):
+class Adam(OwnOptimizer, keras.optimizers.Adam):
     """Adam with the paper's constants (section 5.3); one operation updates a weight.
 
     Args:
@@ -198,8 +190,8 @@ class Adam(GlobalNormClipping, WeightEMA, keras_compat.Float32Updates, keras.opt
         epsilon: ε, added to the root of the mean square.
         weight_decay: λ of decoupled weight decay (AdamW, Loshchilov and Hutter 2019): each update
             subtracts rate · λ · weight in addition to Adam's step. None: no decay, as in the paper.
-        global_clipnorm: see `GlobalNormClipping`.
-        ema_decay: see `WeightEMA`.
+        global_clipnorm: see `OwnOptimizer`.
+        ema_decay: see `OwnOptimizer`.
         **kwargs: further arguments of `keras.optimizers.Adam`.
 
     Raises:
@@ -253,13 +245,7 @@ _OTHER_MATRICES = {  # names that layers give to weights of two axes
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Muon(
-    keras_compat.HiddenMatrices,
-    GlobalNormClipping,
-    WeightEMA,
-    keras_compat.Float32Updates,
-    keras.optimizers.Muon,
-):
+class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
     """Muon for the matrices of hidden layers, and the paper's Adam for all other weights.
 
     A matrix moves by the orthogonal matrix nearest to the sum of its gradients (Jordan et al. 2024,
@@ -282,8 +268,8 @@ class Muon(
             Adam's update.
         split_kernels: {name of a layer: list of int}, the numbers of columns of the matrices fused
             in its kernel, for example {"qkv_projection": [512, 512, 512]}.
-        global_clipnorm: see `GlobalNormClipping`.
-        ema_decay: see `WeightEMA`.
+        global_clipnorm: see `OwnOptimizer`.
+        ema_decay: see `OwnOptimizer`.
         **kwargs: further arguments of `keras.optimizers.Muon`.
 
     Raises:
