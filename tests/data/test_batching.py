@@ -99,10 +99,10 @@ def test_an_empty_side_is_a_row_of_padding():
 
 
 def test_a_class_0_is_no_padding():
-    examples = tf.data.Dataset.from_tensor_slices(([[5, 6, 1], [5, 1, 0]], [[0], [2]]))
+    examples = tf.data.Dataset.from_tensor_slices(([[5, 6, 1], [5, 1, 0]], [[2], [0]]))
     [(inputs, labels, _)] = LabeledBuckets(64, 8)(examples)
     assert inputs["source_ids"].numpy().tolist() == [[5, 1, 0], [5, 6, 1]]
-    assert labels.numpy().tolist() == [2, 0]
+    assert labels.numpy().tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(("examples", "words"), [

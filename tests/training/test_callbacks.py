@@ -88,6 +88,17 @@ def test_each_line_is_a_window(tmp_path):
     assert list((tmp_path / "logs").glob("events*"))
 
 
+@pytest.mark.parametrize(("name", "best"), [("perplexity", 2.0), ("accuracy", 3.0)])
+def test_callbacks_of_keras_know_which_values_are_better(name, best):
+    model = tiny.fit(tiny.eager_model(), tiny.dataset(1), 1)
+    stopping = keras.callbacks.EarlyStopping(monitor=name)
+    stopping.set_model(model)
+    stopping.on_train_begin()
+    for epoch, value in enumerate((2.5, 2.0, 3.0)):
+        stopping.on_epoch_end(epoch, {name: value})
+    assert stopping.best == best
+
+
 def test_the_learning_rate_of_a_row_is_that_of_its_step(tmp_path):
     schedule = LinearDecayToZero(InverseSquareRoot(8, 2), 5, 4)  # 0 after the last step
     model, log = tiny.compiled_model(optimizer=Adam(schedule)), MetricsLog(tmp_path)
