@@ -344,8 +344,8 @@ class Packing(Batcher):
         return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
 
     def make_batch(self, pairs, members):
-        source, source_segments, source_positions = self._pack(pairs.source, members)
-        labels, target_segments, target_positions = self._pack(pairs.target, members)
+        source, source_segments, source_positions = self.pack(pairs.source, members)
+        labels, target_segments, target_positions = self.pack(pairs.target, members)
         inputs, labels, weights = make_decoder_batch(
             source,
             labels,
@@ -359,8 +359,8 @@ class Packing(Batcher):
         inputs["target_ids"] = tf.where(first, BOS_ID, inputs["target_ids"])
         return inputs, labels, weights
 
-    def _pack(self, sequences, members):
-        """Returns ids, segments and positions, int32 `[rows, row_length]` each."""
+    def pack(self, sequences, members):
+        """Returns ids, segments and positions of one side, int32 `[rows, row_length]` each."""
         ids = tf.gather(sequences, members.values)  # [pairs, (length)]
         lengths = ids.row_lengths()
         segments = tf.ragged.range(1, members.row_lengths() + 1).values  # [pairs]

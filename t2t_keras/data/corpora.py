@@ -265,7 +265,7 @@ def aligned_files(source, target, errors="strict"):
     paths = local_path(source), local_path(target)
     if os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
         raise InputError(f"{source} is both source and target: give two files")
-    count, others = (_count_lines(path, errors) for path in paths)
+    count, others = (count_lines(path, errors) for path in paths)
     if count != others:
         raise InputError(
             f"{source} has {count} lines and {target} has {others}; line n of one must be the "
@@ -384,7 +384,8 @@ def _names(names):
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _count_lines(path, errors):
+def count_lines(path, errors="strict"):
+    """Returns the number of lines of a file; raises InputError if there is none, or no file."""
     if not os.path.isfile(path):
         what = "not a regular" if os.path.exists(path) else "there is no"
         raise InputError(f"{what} file {path!r}; give one with a sentence on each line")

@@ -251,12 +251,14 @@ def _batches_per_epoch(shards, batcher):
 
 
 class PaddingFraction(NamedTuple):
-    """The fraction of positions that are padding, on each side."""
+    """The fraction of positions that are padding, on each side; source is None without sources."""
 
-    source: float
+    source: float | None
     target: float
 
     def __str__(self):
+        if self.source is None:
+            return f"{self.target:.1%} of positions are padding"
         return f"{self.source:.1%} of source and {self.target:.1%} of target positions are padding"
 
 
@@ -272,14 +274,16 @@ def padding_fraction(batches):
     """
 
     def count(inputs, _, weights):
+        source = inputs.get("source_ids", tf.zeros([0], tf.int32))
         return [
             tf.stack([tf.math.count_nonzero(padding), tf.size(padding, tf.int64)])
-            for padding in (inputs["source_ids"] == PAD_ID, weights == 0)
+            for padding in (source == PAD_ID, weights == 0)
         ]
 
     counts = batches.map(lambda *batch: tf.stack(count(*batch)))  # [2 sides, 2]
     total = deterministic(counts).reduce(tf.zeros([2, 2], tf.int64), tf.add).numpy()
-    return PaddingFraction(*(total[:, 0] / np.maximum(total[:, 1], 1)).tolist())
+    source, target = (total[:, 0] / np.maximum(total[:, 1], 1)).tolist()
+    return PaddingFraction(source if total[0, 1] else None, target)
 
 
 def _open(directory, split, batcher):

@@ -1,0 +1,275 @@
+"""Plain text for language models: corpora of single texts, and their batches.
+
+As in `corpora.py`, `examples(split)` of a corpus returns a dataset of `{"source", "target"}` string
+scalars; here the source is a text and the target is empty. `NoTarget` replaces the target
+tokenizer and `TextFilters` the filters, so that token shards hold texts. `encode_texts` encodes
+texts in memory.
+
+`TextBuckets` and `TextPacking` make a row, or a part of a row, of each text. `TextStream` joins the
+texts of a shard, each with its end-of-sequence id, and cuts them into rows of one length.
+"""
+
+import os
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, encode_with_eos, text_bytes
+from t2t_keras.data.batching import Batcher, LengthBuckets, Packing, shift_right
+from t2t_keras.data.corpora import TFDSCorpus, count_lines, stream_pairs
+from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
+from t2t_keras.data.shard_writing import Filters
+from t2t_keras.errors import InputError, MissingTextError
+from t2t_keras.graphs import deterministic
+
+
+class TextFolder:
+    """A folder of plain text: one file for each split, a text on each line, plain or gzipped.
+
+    Args:
+        folder: the folder.
+        language: ending of the files, such as `de` for `train.de`, `train.lc.de.gz`; empty: each
+            split has only one file, such as `train.txt`.
+        errors: "strict" refuses a file that is not UTF-8; "replace" reads invalid bytes as U+FFFD.
+
+    Raises:
+        InputError: if there is no such folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike, language: str = "", errors: str = "strict"):
+        folder = local_path(folder)
+        if not os.path.isdir(folder):
+            raise InputError(f"there is no folder {folder!r}; give one that holds text")
+        self.folder, self.language, self._errors = folder, language, errors
+
+    def examples(self, split: str) -> tf.data.Dataset:
+        """Returns the texts of a split, streamed from its file.
+
+        Args:
+            split: the part of the file's name before its first dot.
+
+        Returns:
+            A dataset of `{"source": text, "target": ""}` string scalars, in the order of the file.
+
+        Raises:
+            InputError: if there is not exactly one file, or it is empty, cannot be read or is not
+                UTF-8.
+        """
+        names = self._names(split)
+        if len(names) != 1:
+            ending = f".{self.language}" if self.language else ""
+            found = ", ".join(map(repr, names)) or "none"
+            advice = "" if self.language or not names else "; name one by its language"
+            raise (InputError if names else MissingTextError)(
+                f"split {split!r} needs one file named {split}.…{ending} in {self.folder}; there "
+                f"is {found}: it holds {', '.join(sorted(nfc_names(self.folder))) or 'nothing'}"
+                f"{advice}"
+            )
+        path, errors = os.path.join(self.folder, names[0]), self._errors
+        count = count_lines(path, errors)
+        return stream_pairs(lambda: ((line, b"") for line in read_lines(path, errors)), count)
+
+    def has_text(self, split: str) -> bool:
+        """Returns whether there is a file of a split."""
+        return bool(self._names(split))
+
+    def _names(self, split):
+        start, ending = nfc(f"{split}."), nfc(f".{self.language}") if self.language else ""
+        return [
+            name
+            for name in nfc_names(self.folder)
+            if name.startswith(start) and name.removesuffix(".gz").endswith(ending)
+        ]
+
+
+class TextTFDS(TFDSCorpus):
+    """The texts of a dataset of TensorFlow Datasets.
+
+    Args:
+        name: its TFDS name, such as `lm1b`.
+        text: the feature that holds a text.
+        data_dir: folder of TFDS's files; None: TFDS's default.
+
+    Raises:
+        InputError: for an unknown dataset or feature.
+    """
+
+    def __init__(self, name: str, text: str = "text", data_dir: str | os.PathLike | None = None):
+        super().__init__(name, text, data_dir=data_dir)
+
+
+class NoTarget:
+    """Stands for the target tokenizer of texts without a target: it encodes to no id."""
+
+    eos_id, adds_eos = EOS_ID, False
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns int32 [batch, (0)] for texts string [batch]."""
+        splits = tf.zeros([tf.size(texts) + 1], tf.int64)
+        return tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), splits, validate=False)
+
+    def fingerprint(self) -> str:
+        """Returns a str that no tokenizer has."""
+        return "no target"
+
+
+class TextFilters(Filters):
+    """Limits of the texts that are kept: as `Filters`, for the source alone."""
+
+    def reject_reasons(self, source_texts, target_texts, source_ids, target_ids):
+        """Finds the first reason for which each text is dropped; see `Filters`."""
+        del target_texts, target_ids
+        return super().reject_reasons(source_texts, source_texts, source_ids, source_ids)
+
+
+def encode_texts(texts: Iterable[str | bytes], tokenizer) -> tf.data.Dataset:
+    """Encodes texts to the examples that `TextBuckets`, `TextPacking` and `TextStream` take.
+
+    Args:
+        texts: sequence of str or bytes; all of them stay in memory as ids. Line breaks at the ends
+            of texts are dropped.
+        tokenizer: `Tokenizer`; every text gets its end-of-sequence id.
+
+    Returns:
+        A dataset of `{"source": int32 [n], "target": int32 [0]}`.
+
+    Raises:
+        InputError: if there is no text, or an item is not a text.
+
+    Example:
+        >>> examples = t2t.encode_texts(["a house", "a dog sees me"], tokenizer)
+        >>> inputs, labels, weights = next(iter(t2t.TextBuckets(4096)(examples)))
+        >>> labels.shape[0], inputs["target_ids"].shape == labels.shape
+        (2, True)
+    """
+    texts = [text_bytes(text, f"texts[{index}]") for index, text in enumerate(texts)]
+    if not texts:
+        raise InputError("there are no texts: give at least one")
+    texts = tf.constant(texts)
+    examples = {
+        "source": encode_with_eos(texts, tokenizer),
+        "target": NoTarget().encode(texts),
+    }
+    return deterministic(tf.data.Dataset.from_tensor_slices(examples))
+
+
+class TextBuckets(LengthBuckets):
+    """Length bucketing of texts, each a row of its own; arguments as for `LengthBuckets`."""
+
+    def make_batch(self, pairs, members):
+        """Makes one batch.
+
+        Returns:
+            `({"target_ids"}, labels, weights)`: int32, int32 and float32 `[batch, length]`. The
+            target ids are the labels shifted right after the begin-of-sequence id; the weights are
+            1 on labels and 0 on padding.
+        """
+        [labels] = self.shapes.pad(tf.gather(pairs.source, members))
+        return {"target_ids": shift_right(labels)}, labels, _weights(labels)
+
+
+class TextPacking(Packing):
+    """Packing of texts: rows that hold several whole texts; arguments as for `Packing`."""
+
+    def make_batch(self, pairs, members):
+        """Makes one batch.
+
+        Returns:
+            `({"target_ids", "target_segments", "target_positions"}, labels, weights)`, each
+            `[batch, row_length]`; see `Packing`.
+        """
+        labels, segments, positions = self.pack(pairs.source, members)
+        ids = shift_right(labels)
+        ids = tf.where((labels != PAD_ID) & (positions == 0), BOS_ID, ids)
+        inputs = {"target_ids": ids, "target_segments": segments, "target_positions": positions}
+        return inputs, labels, _weights(labels)
+
+
+class TextStream(Batcher):
+    """Rows of one length, cut from the texts of a shard as one stream.
+
+    Each text ends with the end-of-sequence id, and the next one begins behind it, in the same row
+    if there is room. Only the last row of a shard is padded. The input of the first token of a text
+    is the begin-of-sequence id, and of each other token the token before it, also where that one is
+    in the row before.
+
+    Args:
+        tokens_per_batch: tokens of a batch, padding included.
+        row_length: tokens of a row.
+        batch_multiple: the number of rows of a batch is a multiple of this, such as the number of
+            replicas, if the budget has room for it.
+        across_texts: whether attention sees the texts before in the same row. If not, the inputs
+            have `target_segments` and `target_positions`, as those of `Packing`.
+
+    Raises:
+        InputError: if row_length is not from 1 to tokens_per_batch.
+    """
+
+    def __init__(
+        self,
+        tokens_per_batch: int,
+        row_length: int,
+        batch_multiple: int = 1,
+        across_texts: bool = True,
+    ):
+        if not 1 <= row_length <= tokens_per_batch:
+            raise InputError(
+                f"row_length {row_length} must be at least 1 and at most tokens_per_batch "
+                f"{tokens_per_batch}"
+            )
+        self.tokens_per_batch = tokens_per_batch
+        self.row_length = row_length
+        self.batch_multiple = batch_multiple
+        self.across_texts = across_texts
+        rows = tokens_per_batch // row_length
+        self._rows = rows // batch_multiple * batch_multiple or rows
+
+    def assign_batches(self, lengths, seed):
+        total = tf.reduce_sum(tf.cast(lengths[:, 0], tf.int64))
+        rows = tf.range(-(-total // self.row_length))
+        if seed is not None:
+            rows = tf.random.experimental.stateless_shuffle(rows, seed, alg="philox")
+        count = tf.size(rows, tf.int64)
+        splits = tf.concat([tf.range(0, count, self._rows), [count]], axis=0)
+        return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
+
+    def make_batch(self, pairs, members):
+        """Makes one batch.
+
+        Args:
+            pairs: `RaggedPairs` of the shard.
+            members: int64 [rows], the rows of the stream that the batch consists of.
+
+        Returns:
+            `(inputs, labels, weights)`, each `[batch, row_length]`; the last batch of a shard is
+            filled up with rows of padding.
+        """
+        ids, splits = pairs.source_values, pairs.source_splits
+        total = splits[-1]
+        rows = tf.pad(members, [[0, self._rows - tf.size(members)]], constant_values=-1)
+        starts = tf.where(rows < 0, total, rows * self.row_length)[:, tf.newaxis]  # [batch, 1]
+        places = starts + tf.range(self.row_length, dtype=tf.int64)  # in the stream
+        is_token = places < total
+        places = tf.minimum(places, total - 1)  # [batch, row_length]
+        text = tf.searchsorted(
+            splits, tf.reshape(places, [-1]), side="right", out_type=tf.int64
+        )  # from 1
+        text = tf.reshape(text, tf.shape(places))
+        first = tf.gather(splits, text - 1)  # place of the text's first token
+        labels = tf.where(is_token, tf.gather(ids, places), PAD_ID)
+        before = tf.gather(ids, tf.maximum(places - 1, 0))
+        before = tf.where(places == first, BOS_ID, before)
+        shape = [self._rows, self.row_length]
+        inputs = {"target_ids": tf.where(is_token, before, PAD_ID)}
+        if not self.across_texts:
+            inputs["target_segments"] = tf.where(is_token, text - text[:, :1] + 1, 0)
+            inputs["target_positions"] = tf.where(is_token, places - tf.maximum(first, starts), 0)
+        inputs = {
+            name: tf.ensure_shape(tf.cast(value, tf.int32), shape) for name, value in inputs.items()
+        }
+        labels = tf.ensure_shape(labels, shape)
+        return inputs, labels, _weights(labels)
+
+
+def _weights(labels):
+    return tf.cast(labels != PAD_ID, tf.float32)

@@ -1,0 +1,120 @@
+"""Measures of language models: perplexity by token and by word, and bits per byte.
+
+Perplexities of models with different vocabularies cannot be compared by token. Words and bytes are
+those of the text, whatever the vocabulary.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from t2t_keras.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Perplexities:
+    """How well a language model predicts texts.
+
+    P is the product of the probabilities of all tokens of all texts, the end of each text included.
+
+    Attributes:
+        perplexity: exp(-ln P / tokens), by token.
+        word_perplexity: exp(-ln P / words), by word.
+        bits_per_byte: -log2 P / bytes.
+        cross_entropy: -ln P / tokens, nats.
+        tokens: int, tokens of all texts, the end of each text included.
+        words: int, words between white space, and one for the end of each text.
+        bytes: int, bytes of UTF-8 of all texts, and one line feed for the end of each text.
+        log_probability: ln P.
+    """
+
+    perplexity: float
+    word_perplexity: float
+    bits_per_byte: float
+    cross_entropy: float
+    tokens: int
+    words: int
+    bytes: int
+    log_probability: float
+
+
+def perplexities(
+    texts: Sequence[str], log_probabilities: Sequence[float], tokens: Sequence[int]
+) -> Perplexities:
+    """Returns the `Perplexities` of texts.
+
+    Args:
+        texts: sequence of str.
+        log_probabilities: float [texts], the natural logarithm of the probability of each text,
+            its end included; or of the whole stream of texts, in any number of parts.
+        tokens: int, as many as log_probabilities: tokens of each text or part, ends included.
+
+    Raises:
+        InputError: if there is no token, or a log probability is NaN or above 0.
+    """
+    log_p, count = (np.asarray(values, np.float64) for values in (log_probabilities, tokens))
+    total, number = float(log_p.sum()), int(count.sum())
+    if not number:
+        raise InputError("there is no token to score: give at least one text.")
+    if not (log_p <= 0).all():
+        place = int(np.argmax(~(log_p <= 0)))
+        raise InputError(
+            f"log_probabilities[{place}] is {log_p[place]}: give the logarithm of a probability."
+        )
+    words = sum(len(text.split()) + 1 for text in texts)
+    size = sum(len(text.encode("utf-8", "replace")) + 1 for text in texts)
+
+    def power(value):
+        return math.exp(value) if value < 700 else math.inf
+
+    return Perplexities(
+        perplexity=power(-total / number),
+        word_perplexity=power(-total / words),
+        bits_per_byte=-total / math.log(2) / size,
+        cross_entropy=-total / number,
+        tokens=number,
+        words=words,
+        bytes=size,
+        log_probability=total,
+    )
+
+
+class Window(NamedTuple):
+    """A part of a stream that a model sees at once.
+
+    Attributes:
+        start, end: the first token, and the one after the last.
+        scored: the first token that counts; those before it are context.
+    """
+
+    start: int
+    end: int
+    scored: int
+
+
+def sliding_windows(count: int, length: int, stride: int) -> Iterator[Window]:
+    """Yields `Window`s that score each token of a stream once.
+
+    The first window scores all of its tokens. Each later one begins `stride` tokens after the
+    one before and scores those that are new, with at least length - stride tokens of context.
+
+    Args:
+        count: tokens of the stream.
+        length: tokens of a window, at most.
+        stride: tokens from one window to the next, 1 to length.
+
+    Raises:
+        InputError: if stride is not from 1 to length.
+    """
+    if not 1 <= stride <= length:
+        raise InputError(f"stride is {stride}: give 1 to {length}, the tokens of a window.")
+    scored = 0
+    for start in range(0, count, stride):
+        end = min(start + length, count)
+        yield Window(start, end, scored)
+        scored = end
+        if end == count:
+            return

@@ -1,0 +1,162 @@
+"""Texts without a target: corpora, shards, rows of lines, of packed texts and of a stream."""
+
+import gzip
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID
+from t2t_keras.data.plain_text import (
+    NoTarget,
+    TextBuckets,
+    TextFilters,
+    TextFolder,
+    TextPacking,
+    TextStream,
+    encode_texts,
+)
+from t2t_keras.data.shard_writing import write_shards
+from t2t_keras.data.shards import open_shards
+from t2t_keras.data.streams import evaluation_batches, padding_fraction, training_batches
+from t2t_keras.data.tokenizers import train_tokenizer
+from t2t_keras.errors import InputError, MissingTextError
+
+LENGTHS = [5, 2, 9, 1, 7, 3, 3, 4]
+
+
+def _examples(lengths=LENGTHS):
+    """Texts of given lengths, whose ids are unlike, and end with the end id."""
+    rows = [
+        [*range(100 * n + 10, 100 * n + 9 + length), EOS_ID] for n, length in enumerate(lengths)
+    ]
+    sources = tf.ragged.constant(rows, dtype=tf.int32)
+    return rows, tf.data.Dataset.from_tensor_slices(
+        {"source": sources, "target": NoTarget().encode(tf.zeros(len(rows), tf.string))}
+    )
+
+
+def _texts_of(batches):
+    """Returns the rows of labels without padding, and checks inputs and weights beside them."""
+    found = []
+    for inputs, labels, weights in batches:
+        np.testing.assert_array_equal(weights, labels != 0)
+        for ids, row in zip(inputs["target_ids"].numpy(), labels.numpy(), strict=True):
+            found.append((ids[ids != 0].tolist(), row[row != 0].tolist()))
+            assert len(found[-1][0]) == len(found[-1][1])
+    return found
+
+
+def test_a_bucketed_row_is_a_text_after_the_begin_id():
+    rows, examples = _examples()
+    found = _texts_of(TextBuckets(12)(examples, seed=1))
+    assert sorted(labels for _, labels in found) == sorted(rows)
+    assert all(ids == [BOS_ID, *labels[:-1]] for ids, labels in found)
+
+
+def test_packed_rows_hold_whole_texts_with_segments_and_positions():
+    rows, examples = _examples()
+    found = []
+    for inputs, labels, _ in TextPacking(20, 10)(examples):
+        assert labels.shape == (2, 10)
+        parts = (inputs[f"target_{name}"].numpy() for name in ("ids", "segments", "positions"))
+        for ids, segments, positions, row in zip(*parts, labels.numpy(), strict=True):
+            for segment in range(1, segments.max() + 1):
+                inside = segments == segment
+                text = row[inside].tolist()
+                assert positions[inside].tolist() == list(range(len(text)))
+                assert ids[inside].tolist() == [BOS_ID, *text[:-1]]
+                found.append(text)
+    assert sorted(found) == sorted(rows)
+
+
+@pytest.mark.parametrize("across", [True, False])
+def test_a_stream_is_cut_into_rows_and_loses_no_token(across):
+    rows, examples = _examples()
+    stream = np.concatenate(rows)
+    inputs_of_stream = np.concatenate([[BOS_ID, *row[:-1]] for row in rows])
+    batches = list(TextStream(12, 6, across_texts=across)(examples))
+    labels = np.concatenate([labels for _, labels, _ in batches])
+    ids = np.concatenate([inputs["target_ids"] for inputs, _, _ in batches])
+    weights = np.concatenate([weights for _, _, weights in batches])
+    assert labels.shape == (6, 6)  # 34 tokens in rows of 6
+    np.testing.assert_array_equal(labels.ravel()[: len(stream)], stream)
+    np.testing.assert_array_equal(ids.ravel()[: len(stream)], inputs_of_stream)
+    np.testing.assert_array_equal(weights.ravel(), np.arange(36) < len(stream))
+    if across:
+        assert set(batches[0][0]) == {"target_ids"}
+        return
+    text = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    for row, (segments, positions) in enumerate(
+        zip(
+            np.concatenate([inputs["target_segments"] for inputs, _, _ in batches]),
+            np.concatenate([inputs["target_positions"] for inputs, _, _ in batches]),
+            strict=True,
+        )
+    ):
+        own = text[6 * row : 6 * row + 6]
+        expected = [(n - own[0] + 1, list(own[:i]).count(n)) for i, n in enumerate(own)]
+        expected += [(0, 0)] * (6 - len(own))
+        assert list(zip(segments, positions, strict=True)) == expected
+
+
+def test_a_shuffled_stream_has_the_same_rows_each_epoch_in_another_order():
+    _, examples = _examples([3, 4] * 40)
+    plain = {labels for _, labels in map(_as_tuples, _texts_of(TextStream(14, 7)(examples)))}
+    shuffled = TextStream(14, 7)(examples, seed=3)
+    first, second = ([_as_tuples(row)[1] for row in _texts_of(shuffled)] for _ in range(2))
+    assert set(first) == set(second) == plain
+    assert first != second
+
+
+def _as_tuples(row):
+    return tuple(map(tuple, row))
+
+
+def test_texts_of_a_folder_become_shards_and_resume(tmp_path):
+    lines = ["a house", "", "the small dog", "a dog sees a house", "\u00a0", "dogs"]
+    (tmp_path / "train.de").write_text("\n".join(lines) + "\n")
+    (tmp_path / "train.en.gz").write_bytes(gzip.compress(b"other text\n"))
+    corpus = TextFolder(tmp_path, "de")
+    kept = [line for line in lines if line.strip()]
+    tokenizer = train_tokenizer("wordpiece", kept, 290)
+    report = write_shards(
+        corpus, "train", tokenizer, tmp_path / "tokens", TextFilters(), None, None, NoTarget()
+    )
+    assert report.kept == 4 and report.dropped["empty side"] == 2
+    pairs = open_shards(tmp_path / "tokens", "train").read(0)
+    texts = [text.decode() for text in tokenizer.decode(pairs.source.to_tensor()).numpy()]
+    assert texts == kept and pairs.target_values.shape == 0
+    batcher = TextStream(8, 4)
+    stream = training_batches(tmp_path / "tokens", "train", batcher, seed=1)
+    later = training_batches(tmp_path / "tokens", "train", batcher, seed=1, skip=2)
+    for (_, old, _), (_, new, _) in zip(stream.skip(2).take(5), later.take(5), strict=True):
+        np.testing.assert_array_equal(old, new)
+    found = padding_fraction(evaluation_batches(tmp_path / "tokens", "train", TextBuckets(100)))
+    assert found.source is None and 0 < found.target < 1
+
+
+def test_a_limit_of_length_drops_texts(tmp_path):
+    (tmp_path / "train.txt").write_text("a b\na b c d\n")
+    tokenizer = train_tokenizer("wordpiece", ["a b c d"], 273)
+    arguments = "train", tokenizer, tmp_path / "tokens", TextFilters(max_length=4)
+    report = write_shards(TextFolder(tmp_path), *arguments, target_tokenizer=NoTarget())
+    assert report.kept == 1 and report.dropped["over-length"] == 1
+
+
+def test_errors_name_the_place_and_the_fix(tmp_path):
+    (tmp_path / "train.de").write_text("ein Haus\n")
+    (tmp_path / "train.en").write_text("a house\n")
+    (tmp_path / "val.de").write_text("")
+    with pytest.raises(InputError, match=r"'train.de', 'train.en'.*by its language"):
+        TextFolder(tmp_path).examples("train")
+    with pytest.raises(MissingTextError, match=r"train\.….fr in .*there is none"):
+        TextFolder(tmp_path, "fr").examples("train")
+    with pytest.raises(InputError, match="is empty"):
+        TextFolder(tmp_path, "de").examples("val")
+    with pytest.raises(InputError, match="there is no folder"):
+        TextFolder(tmp_path / "other")
+    with pytest.raises(InputError, match="row_length 30"):
+        TextStream(20, 30)
+    with pytest.raises(InputError, match="there are no texts"):
+        encode_texts([], None)
