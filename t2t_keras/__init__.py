@@ -8,6 +8,7 @@ own models. Everything else is in the subpackages `data`, `training`, `decoding`
 from t2t_keras import errors, layers, models  # errors refuse Keras's other backends
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import encode_pairs
+from t2t_keras.data.plain_text import TextBuckets, TextPacking, TextStream, encode_texts
 from t2t_keras.data.tokenizers import load_tokenizer, train_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import score_trees
@@ -18,6 +19,7 @@ from t2t_keras.interop.marian import load_marian
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.ensemble import Ensemble
+from t2t_keras.models.language_model import TransformerLM
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.serving.export import export_saved_model
 from t2t_keras.tasks.classification import Classifier
@@ -37,14 +39,19 @@ __all__ = [
     "LengthBuckets",
     "Parser",
     "Perplexity",
+    "TextBuckets",
+    "TextPacking",
+    "TextStream",
     "TokenAccuracy",
     "Transformer",
     "TransformerClassifier",
     "TransformerConfig",
+    "TransformerLM",
     "Translator",
     "adam",
     "corpus_scores",
     "encode_pairs",
+    "encode_texts",
     "export_saved_model",
     "label_scores",
     "layers",

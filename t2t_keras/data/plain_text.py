@@ -10,15 +10,16 @@ texts of a shard, each with its end-of-sequence id, and cuts them into rows of o
 """
 
 import os
-from collections.abc import Iterable
+from typing import Any
 
 import tensorflow as tf
 
-from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, encode_with_eos, text_bytes
+from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, encode_with_eos
 from t2t_keras.data.batching import Batcher, LengthBuckets, Packing, shift_right
 from t2t_keras.data.corpora import TFDSCorpus, count_lines, stream_pairs
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
 from t2t_keras.data.shard_writing import Filters
+from t2t_keras.data.texts import as_list
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.graphs import deterministic
 
@@ -122,12 +123,12 @@ class TextFilters(Filters):
         return super().reject_reasons(source_texts, source_texts, source_ids, source_ids)
 
 
-def encode_texts(texts: Iterable[str | bytes], tokenizer) -> tf.data.Dataset:
+def encode_texts(texts: Any, tokenizer: Any) -> tf.data.Dataset:
     """Encodes texts to the examples that `TextBuckets`, `TextPacking` and `TextStream` take.
 
     Args:
-        texts: sequence of str or bytes; all of them stay in memory as ids. Line breaks at the ends
-            of texts are dropped.
+        texts: str or bytes each, in the forms of `texts.as_list`; all of them stay in memory as
+            ids. Line breaks at the ends of texts are dropped.
         tokenizer: `Tokenizer`; every text gets its end-of-sequence id.
 
     Returns:
@@ -142,7 +143,7 @@ def encode_texts(texts: Iterable[str | bytes], tokenizer) -> tf.data.Dataset:
         >>> labels.shape[0], inputs["target_ids"].shape == labels.shape
         (2, True)
     """
-    texts = [text_bytes(text, f"texts[{index}]") for index, text in enumerate(texts)]
+    texts = as_list(texts)
     if not texts:
         raise InputError("there are no texts: give at least one")
     texts = tf.constant(texts)

@@ -3,6 +3,7 @@
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.ensemble import Ensemble
+from t2t_keras.models.language_model import TransformerLM
 from t2t_keras.models.lora import enable_lora, merge_lora
 from t2t_keras.models.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 

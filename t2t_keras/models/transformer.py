@@ -49,8 +49,11 @@ class ConfiguredLayer(SequenceLayer):
 class EncoderLayer(ConfiguredLayer):
     """Self-attention, then a feed-forward network, each in its residual connection.
 
+    With a causal attention it is the layer of a decoder alone, as in a language model.
+
     Args:
         config: `TransformerConfig`.
+        causal: whether a position attends only to itself and earlier ones.
 
     Call arguments:
         x: [batch, source, model_dim].
@@ -71,11 +74,14 @@ class EncoderLayer(ConfiguredLayer):
 
     rematerializes = True
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config, causal=False, **kwargs):
         super().__init__(config, **kwargs)
+        self.causal = causal
         config, dtype = self.config, self.dtype_policy
         with parts_of(self):  # for `keras.RematScope`
-            self.attention = variants.make_self_attention(config, dtype=dtype, name="attention")
+            self.attention = variants.make_self_attention(
+                config, causal=causal, dtype=dtype, name="attention"
+            )
             self.feed_forward = variants.make_feed_forward(config, dtype=dtype, name="feed_forward")
             residual = functools.partial(variants.make_residual, config, dtype=dtype)
             self.attention_residual = residual(name="attention_residual")
@@ -88,12 +94,30 @@ class EncoderLayer(ConfiguredLayer):
         self.feed_forward_residual.build(input_shape)
 
     def call(self, x, source=None, mask=None, return_attention_weights=False):
-        before = self.attention_residual.before(x)
-        y, weights = self.attention.with_attention_weights(before, source, mask=mask)
+        x, weights = self._sublayers(
+            x, lambda x: self.attention.with_attention_weights(x, source, mask=mask)
+        )
+        return (x, weights) if return_attention_weights else x
+
+    def step(self, x, cache, view):
+        """Computes what `call` does for the newest position of every hypothesis.
+
+        Args: those of `MultiHeadSelfAttention.step`; the layer is causal.
+
+        Returns:
+            [batch, beams, model_dim], and the cache with one step more.
+        """
+        return self._sublayers(x, lambda x: self.attention.step(x, cache, view))
+
+    def _sublayers(self, x, attend):
+        """Returns x after two sub-layers, and the second result of attend(x)."""
+        y, of_attention = attend(self.attention_residual.before(x))
         x = self.attention_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        x = self.feed_forward_residual.after(x, y)
-        return (x, weights) if return_attention_weights else x
+        return self.feed_forward_residual.after(x, y), of_attention
+
+    def get_config(self):
+        return super().get_config() | {"causal": self.causal}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -101,7 +125,9 @@ class Encoder(ConfiguredLayer):
     """A stack of N `EncoderLayer`s.
 
     Args:
-        config: `TransformerConfig`; its `num_encoder_layers` is N.
+        config: `TransformerConfig`; its `num_encoder_layers` is N, or its `num_decoder_layers` of a
+            causal stack.
+        causal: as for `EncoderLayer`.
 
     Call arguments: those of `EncoderLayer`.
 
@@ -116,9 +142,11 @@ class Encoder(ConfiguredLayer):
         TensorShape([2, 4, 4, 7, 7])
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config, causal=False, **kwargs):
         super().__init__(config, **kwargs)
-        self.add_layers(EncoderLayer, self.config.num_encoder_layers)
+        self.causal, config = causal, self.config
+        count = config.num_decoder_layers if causal else config.num_encoder_layers
+        self.add_layers(functools.partial(EncoderLayer, causal=causal), count)
 
     def build(self, input_shape):
         for layer in [*self.layers, self.final_norm]:
@@ -132,6 +160,20 @@ class Encoder(ConfiguredLayer):
             all_weights.append(weights)
         x = self.final_norm(x)
         return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
+
+    def step(self, x, caches, view):
+        """Computes what `call` does for the newest position; see `EncoderLayer.step`.
+
+        Caches are tuples over the layers.
+        """
+        new_caches = []
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x, cache = layer.step(x, cache, view)  # noqa: PLW2901
+            new_caches.append(cache)
+        return self.final_norm(x), tuple(new_caches)
+
+    def get_config(self):
+        return super().get_config() | {"causal": self.causal}
 
 
 # The decoder (section 3.1) ------------------------------------------------------------------------
@@ -322,6 +364,19 @@ class ProjectedMemory(NamedTuple):
     mask: tf.Tensor  # bool [batch, 1, 1, source], False on padding
 
 
+def append_step(state, own_beam, step_view):
+    """Returns a state with one step more in its beam history, and the `View` of that step.
+
+    Args:
+        state: `DecoderState`, or another named tuple with a `beam_history`.
+        own_beam: integers [batch, beams], the beam of each hypothesis.
+        step_view: method of the self-attention, see `MultiHeadSelfAttention.step_view`.
+    """
+    # [batch, beams, steps + 1]
+    history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
+    return state._replace(beam_history=history), step_view(history)
+
+
 class DecoderState(NamedTuple):
     """State of the hypotheses of each sentence, with the KV cache of the decoder."""
 
@@ -330,16 +385,7 @@ class DecoderState(NamedTuple):
     # [batch, heads, steps · beams, width] of each decoder layer, of every beam and step
     caches: tuple[KeyValue, ...]
 
-    def append(self, own_beam, step_view):
-        """Returns the state with one step more in its history, and the `View` of that step.
-
-        Args:
-            own_beam: integers [batch, beams], the beam of each hypothesis.
-            step_view: method of the self-attention, see `MultiHeadSelfAttention.step_view`.
-        """
-        # [batch, beams, steps + 1]
-        history = tf.concat([self.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
-        return self._replace(beam_history=history), step_view(history)
+    append = append_step
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -415,8 +461,8 @@ class Transformer(TrainableModel):
                 f"inputs are {given}: give a dict of source_ids and target_ids, [batch, length]."
             )
         self.require_in_range(inputs)
-        source_ids, source = inputs["source_ids"], _sequences(inputs, "source")
-        target_ids, target = inputs["target_ids"], _sequences(inputs, "target")
+        source_ids, source = inputs["source_ids"], sequences_of(inputs, "source")
+        target_ids, target = inputs["target_ids"], sequences_of(inputs, "target")
         x = self._embed(source_ids, self.source_embedding, self.source_positions, source)
         # memory: [batch, source, model_dim]
         memory, encoder_weights = self.encoder.with_attention_weights(x, source)
@@ -530,7 +576,7 @@ class Transformer(TrainableModel):
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
 
 
-def _sequences(inputs, side):
+def sequences_of(inputs, side):
     """Returns the `Sequences` of "source" or "target" rows in the inputs of a model."""
     segments = inputs.get(f"{side}_segments")
     return Sequences(

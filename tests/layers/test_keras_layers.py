@@ -72,6 +72,8 @@ OTHER_SETTINGS = [
     ("LocalSelfAttention", {"fused": False, "causal": False}),
     ("ScaledDotProductAttention", {"normalize": layers.TemperedSoftmax(3.0)}),
     ("PreNorm", {"epsilon": 1e-5}),
+    ("Encoder", {"causal": True}),
+    ("EncoderLayer", {"causal": True}),
 ]
 
 
@@ -85,7 +87,7 @@ def test_every_public_layer_is_tested():
     kinds = {kind.__name__ for kind in public if isinstance(kind, type)}
     parts_of_attention = {"HardMax", "RelativePositions", "RotaryPositions", "Softmax"}
     others = {"Sequences", "TemperedSoftmax", "TransformerConfig"}
-    whole_models = {"Ensemble", "Transformer", "TransformerClassifier"}
+    whole_models = {"Ensemble", "Transformer", "TransformerClassifier", "TransformerLM"}
     assert kinds - parts_of_attention - others - whole_models == set(CASES)
 
 

@@ -1,0 +1,168 @@
+"""The decoder alone: a language model over the same layers, config and vocabulary.
+
+`TransformerLM` predicts each token from the tokens before it (Liu et al. 2018, "Generating
+Wikipedia by Summarizing Long Sequences", section 4.2.3; GPT). It is figure 1 of the paper without
+its left column: masked self-attention and a feed-forward network, N times. Training uses `call`,
+which computes all positions; a search uses `initial_state`, `step` and `reorder`.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.errors import InputError
+from t2t_keras.layers import variants
+from t2t_keras.layers.attention import KeyValue, Sequences, require_sequences
+from t2t_keras.layers.basic import Dropout
+from t2t_keras.layers.value_checks import Limit
+from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.trainable_model import TrainableModel
+from t2t_keras.models.transformer import Encoder, append_step, sequences_of
+
+
+class PrefixState(NamedTuple):
+    """State of the hypotheses of each prompt, with the KV cache of the layers."""
+
+    beam_history: tf.Tensor  # `ops.index_dtype` [batch, beams, steps], see `cache_mask`
+    # [batch, heads, steps · beams, width] of each layer, of every beam and step
+    caches: tuple[KeyValue, ...]
+
+    append = append_step
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class TransformerLM(TrainableModel):
+    """Decoder-only Transformer; by default one matrix embeds the tokens and gives the logits.
+
+    The weights exist as soon as the model is made.
+
+    Args:
+        config: `TransformerConfig`, or its fields as a dict; `num_decoder_layers` is the number of
+            layers, and the fields of an encoder have no effect.
+
+    Call arguments:
+        inputs: dict of int32 tensors, 0 on padding:
+            target_ids: [batch, length], the tokens shifted right after the begin-of-sequence id.
+            target_segments, target_positions: [batch, length], only if rows contain several texts:
+                the number of each position's text, from 1, and each position within its text,
+                from 0.
+        training: whether to apply dropout; `fit` passes True.
+        return_attention_weights: whether to return the attention weights as well.
+        return_hidden: whether to return the decoder's output, [batch, length, model_dim], instead
+            of the logits.
+
+    Returns:
+        Logits of the next token, float32 [batch, length, vocab_size]; with them, if asked for,
+        float32 [batch, layers, heads, length, length].
+
+    Raises:
+        InputError: if the config is invalid, sequences have length 0, or ids or labels that `fit`,
+            `evaluate`, `predict` or a call can see are outside of the vocabulary.
+
+    Example:
+        >>> tokenizer = t2t.train_tokenizer("wordpiece", ["a house", "a dog"] * 9, vocab_size=270)
+        >>> batches = t2t.TextBuckets(64)(t2t.encode_texts(["a house", "a dog"], tokenizer))
+        >>> config = t2t.TransformerConfig.tiny(tokenizer.vocab_size)
+        >>> model = t2t.TransformerLM(config)
+        >>> model.compile(t2t.adam(config.model_dim), t2t.LabelSmoothedCrossEntropy(0.1))
+        >>> history = model.fit(batches, epochs=2, verbose=0)
+    """
+
+    def __init__(self, config: TransformerConfig | dict, **kwargs):
+        super().__init__(**kwargs)
+        self.config = TransformerConfig.of(config)
+        config, dtype = self.config, self.dtype_policy
+        self.embedding, _, self.output_projection = variants.make_embeddings(config, dtype=dtype)
+        self.positions = variants.make_positions(config, dtype=dtype, name="positions")
+        self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
+        self.decoder = Encoder(config, causal=True, dtype=dtype, name="decoder")
+        for layer in dict.fromkeys((self.embedding, self.output_projection)):
+            layer.build((None, None))
+        for layer in (self.positions, self.embedding_dropout, self.decoder):
+            layer.build((None, None, config.model_dim))
+        self.built = True
+
+    def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
+        del training  # Keras hands it to the layers
+        if not isinstance(inputs, dict) or "target_ids" not in inputs:
+            given = list(inputs) if isinstance(inputs, dict) else f"a {type(inputs).__name__}"
+            raise InputError(f"inputs are {given}: give a dict of target_ids, [batch, length].")
+        self.require_in_range(inputs)
+        rows = sequences_of(inputs, "target")
+        x = self._embed(inputs["target_ids"], rows)
+        hidden, weights = self.decoder.with_attention_weights(x, rows)  # [batch, length, model_dim]
+        output = hidden if return_hidden else self.output_projection.logits(hidden)
+        if not return_attention_weights:
+            return output
+        attention = self.decoder.layers[0].attention
+        return output, attention.full_weights(weights, tf.shape(hidden)[1])
+
+    def _embed(self, ids, sequences):
+        """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
+        require_sequences(ids)
+        x = self.positions(self.embedding(ids), sequences.positions, mask=sequences.mask)
+        return self.embedding_dropout(x)
+
+    def initial_state(self, batch: int | tf.Tensor, beams: int) -> PrefixState:
+        """Returns the state of hypotheses that have no token yet.
+
+        Args:
+            batch: int or int32 scalar, prompts.
+            beams: int, hypotheses of each prompt.
+        """
+        caches = tuple(layer.attention.initial_cache(batch) for layer in self.decoder.layers)
+        return PrefixState(tf.zeros([batch, beams, 0], ops.index_dtype()), caches)
+
+    def step(self, ids, state):
+        """Reads ids, int32 [batch, beams], the newest token of every hypothesis.
+
+        Returns:
+            Logits of the next token, float32 [batch, beams, vocab_size], and the new `PrefixState`.
+        """
+        own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
+        state, view = state.append(own_beam, self.decoder.layers[0].attention.step_view)
+        # [batch, beams, model_dim]: beams take the place of length
+        x = self._embed(ids, Sequences(positions=view.positions))
+        hidden, caches = self.decoder.step(x, state.caches, view)
+        return self.output_projection.logits(hidden), state._replace(caches=caches)
+
+    def reorder(self, state, parents):
+        """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
+        history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
+        return state._replace(beam_history=history)
+
+    # What training, saving and exports ask a model for.
+
+    labels_are_sequences = True
+
+    @property
+    def max_length(self):
+        """The maximum sequence length of the position embedding; None without a limit."""
+        return self.positions.max_positions
+
+    @property
+    def limits(self):
+        """The `Limit`s of ids and labels."""
+        size = self.config.vocab_size
+        return {"target_ids": Limit.of_ids(size), "labels": Limit.of_labels(size)}
+
+    @property
+    def input_signature(self):
+        """The inputs that a call needs, dict of `tf.TensorSpec`."""
+        return {"target_ids": tf.TensorSpec([None, None], tf.int32, "target_ids")}
+
+    @property
+    def output_matrix(self):
+        """The matrix [vocab_size, model_dim] of the output projection, for a fused loss."""
+        return self.output_projection.matrix
+
+    @property
+    def output_bias(self):
+        """The bias [vocab_size] of the logits, or None, for a fused loss."""
+        return self.output_projection.bias
+
+    def get_config(self):
+        return super().get_config() | {"config": dataclasses.asdict(self.config)}
