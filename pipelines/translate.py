@@ -19,6 +19,11 @@ and so do markup, placeholders such as {name}, addresses, and matches of --prote
 target phrase (pipelines/docs/terms_and_ensembles.md). With --document this applies to each
 sentence.
 
+If --input ends in .po or .pot it is a catalog of messages (extra `catalogs`): its entries without a
+translation are translated as documents, and the rest of the file stays as it is. Entries that are
+filled are marked fuzzy, the convention for machine translation; --nofuzzy leaves the mark out, and
+--retranslate translates entries that are marked already (pipelines/docs/translators_files.md).
+
 --sample draws translations at random, --n_best of each line, instead of searching for the best, for
 example for back-translation (pipelines/docs/back_translation.md). The seed and the number of a line
 decide its samples.
@@ -41,10 +46,12 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
+from pipelines.catalog_files import CatalogOutput
 from pipelines.modes import Documents, Sampling, Search, TermDocuments, TermSearch
 from pipelines.pretrained import define_model, workdir_of
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.catalogs import SUFFIXES, Catalog
 
 WORKDIR = app.define_workdir(
     "Folder of a trained run. Give this, --model or --saved_model; no default."
@@ -89,6 +96,16 @@ DOCUMENT = flags.DEFINE_bool(
     "Split each line into sentences, translate them, and keep the text between them, instead of "
     "translating each line as one sentence.",
 )
+FUZZY = flags.DEFINE_bool(
+    "fuzzy",
+    None,
+    "Mark the entries of a catalog of messages that are filled as fuzzy; default: true.",
+)
+RETRANSLATE = flags.DEFINE_bool(
+    "retranslate",
+    None,
+    "Translate the entries of a catalog of messages that are marked fuzzy again; default: false.",
+)
 SAMPLE = flags.DEFINE_bool(
     "sample", False, "Draw translations from the model's probabilities instead of searching."
 )
@@ -129,6 +146,7 @@ def main():
     app.check_input(INPUT.value, ERRORS.value)
     if MODEL.value and (WORKDIR.value or SAVED_MODEL.value):
         raise InputError("give one of --workdir, --model and --saved_model.")
+    catalog = _catalog()
     predictor = LinePredictor(
         WORKDIR.value or MODEL.value,
         SAVED_MODEL.value,
@@ -138,7 +156,7 @@ def main():
         app.given(DECODING),
         UNIQUE.value,
         ERRORS.value,
-        _mode(),
+        _mode(DOCUMENT.value or catalog is not None),
         app.given(LANGUAGES),
     )
     predictor.check()
@@ -170,11 +188,13 @@ def main():
     outputs = predictor.load(parallel_batches, line_buffered)
     if writes_through:
         with app.line_writer(OUTPUT.value) as write:
-            for line in itertools.chain.from_iterable(_outputs(outputs, 0, line_buffered)):
+            lines = _lines(catalog, line_buffered)
+            for line in itertools.chain.from_iterable(_outputs(outputs, lines, 0, line_buffered)):
                 write(line, predictor.line_end)
         return
-    with ResumableOutput(OUTPUT.value, predictor.fingerprint(INPUT.value or "")) as output:
-        for number, lines in enumerate(_outputs(outputs, output.done), start=output.done + 1):
+    with _output(catalog, predictor.fingerprint(INPUT.value or "")) as output:
+        rows = _outputs(outputs, _lines(catalog), output.done)
+        for number, lines in enumerate(rows, start=output.done + 1):
             for line in lines:
                 output.write(line, predictor.line_end)
             if number % predictor.window == 0:
@@ -188,7 +208,27 @@ def _downloaded(predictor):
     return dataclasses.replace(predictor, workdir=workdir_of(None, MODEL.value))
 
 
-def _mode():
+def _catalog():
+    """Returns the `Catalog` that --input names, or None if it is a file of lines."""
+    if not (INPUT.value or "").lower().endswith(SUFFIXES):
+        for flag in (FUZZY, RETRANSLATE):
+            if flag.value is not None:
+                raise InputError(
+                    f"--{flag.name} is for a catalog of messages, a file .po or .pot: give one as "
+                    "--input, or leave it out."
+                )
+        return None
+    if not OUTPUT.value or is_stream(output_path(OUTPUT.value)):
+        raise InputError(
+            f"--input={INPUT.value} is a catalog of messages: give a file as --output."
+        )
+    for flag in (SAMPLE, APACHE_BEAM, LINE_BUFFERED):
+        if flag.value:
+            raise InputError(f"--{flag.name} is not for a catalog of messages: leave it out.")
+    return Catalog(INPUT.value, bool(RETRANSLATE.value))
+
+
+def _mode(is_document):
     """Returns the way to translate that the flags choose, see `pipelines.modes`."""
     sampling = app.given(SAMPLING)
     if SAMPLE.value:
@@ -199,13 +239,26 @@ def _mode():
     for name, value in sampling.items():
         raise InputError(f"--{name}={value} is for --sample: give it too, or leave --{name} out.")
     if TERMS.value:
-        return (TermDocuments if DOCUMENT.value else TermSearch)(TERMS.value)
-    return Documents() if DOCUMENT.value else Search()
+        return (TermDocuments if is_document else TermSearch)(TERMS.value)
+    return Documents() if is_document else Search()
 
 
-def _outputs(outputs, done, line_buffered=False):
+def _output(catalog, fingerprint):
+    """Returns the file of output, a `ResumableOutput`."""
+    if catalog is None:
+        return ResumableOutput(OUTPUT.value, fingerprint)
+    return CatalogOutput(OUTPUT.value, fingerprint, catalog, FUZZY.value is not False)
+
+
+def _lines(catalog, line_buffered=False):
+    """Returns an iterable of the lines of input, or of the texts of a catalog, bytes."""
+    if catalog is not None:
+        return [text.encode() for text in catalog.texts]
+    return app.read_lines(INPUT.value, ERRORS.value, DOCUMENT.value, look_ahead=not line_buffered)
+
+
+def _outputs(outputs, lines, done, line_buffered=False):
     """Yields the lines of output of each line of input after the first `done` ones."""
-    lines = app.read_lines(INPUT.value, ERRORS.value, DOCUMENT.value, look_ahead=not line_buffered)
     lines = itertools.islice(lines, done, None)
     no_bar = line_buffered or None  # None: none unless standard error is a terminal
     return outputs(tqdm(lines, unit=" lines", initial=done, disable=no_bar), first=done + 1)

@@ -148,6 +148,11 @@ _DEFINITION = (
 _RAW_BLOCK = "|".join((
     *(_fence(mark, n) for mark in "`~" for n in range(3, 8)), _FRONT_MATTER, _HEADER, _DEFINITION
 ))  # fmt: skip
+_BEFORE = r"((?m:^)|[\s(\[\"'“„«>*])"
+_EMPHASIS = (
+    _BEFORE + r"(\*{1,3})([^\s*](?:[^*\n]*[^\s*])?)(\*{1,3})\B",
+    _BEFORE + r"(_)([^\s_](?:[^_\n]*[^\s_])?)(_)\b",
+)
 _BB_CODE = "b|i|u|s|url|img|quote|code|color|size|font|list|center|spoiler|email"
 _MATH = (
     r"\$\$[^$]+\$\$|\$(?:[^\s$\d{]|\d[^\s$]*[\\^_={}])(?:[^$\n]*[^\s$])?\$\B"
@@ -242,7 +247,7 @@ KINDS = {
         rf"{_LESS}/{_names(_BLOCKS)}{_GREATER}(?:{_LESS}{_names(_BLOCKS)}{_ESCAPED_REST})*",
     ),
     "escaped tag": (INLINE, rf"{_LESS}/?{_NAME}{_ESCAPED_REST}"),
-    "opening bracket": (OPENING, rf"{_LINK}+(?:!?\[)?|\[(?i:{_BB_CODE})(?:=[^\[\]\n]*)?\]"),
+    "opening bracket": (OPENING, rf"{_LINK}+(?:!?\[|\*+|_)?|\[(?i:{_BB_CODE})(?:=[^\[\]\n]*)?\]"),
     "destination": (
         INLINE, rf"{_TARGET}[^{_TARGET_END}]*{_TARGET_END}+|\[/(?i:{_BB_CODE})\]|[{_ADDED}]",
     ),
@@ -329,12 +334,16 @@ def mask(texts, pattern=""):
 
 
 def _mark_links(texts):
-    """Puts marks before the brackets around the texts of links and images, also in one another."""
+    """Puts marks before the brackets around texts of links and images, also in one another, and
+    before those of emphasis."""
     letters = rf"{_LINK_TEXT}\p{{L}}{_LINK_TEXT}"  # [1][2] are two notes
     for pattern in (
         rf"(!?\[)({letters})({_REFERENCE})", *2 * [rf"(!?\[)({_LINK_TEXT})({_DESTINATION})"]
     ):  # fmt: skip
         texts = tf.strings.regex_replace(texts, pattern, rf"{_LINK}\1\2{_TARGET}\3{_TARGET_END}")
+    for pattern in _EMPHASIS:
+        marked = rf"\1{_LINK}\2\3{_TARGET}\4{_TARGET_END}"
+        texts = tf.strings.regex_replace(texts, pattern, marked)
     return texts
 
 

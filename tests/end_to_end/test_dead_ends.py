@@ -45,6 +45,7 @@ MISTAKES = [
     ("translate", ["--saved_model=x", "--checkpoint=a,b"], "--checkpoint=a,b is for --work"),
     ("translate", ["--sample", "--terms=setup.cfg"], "--terms and --sample do not combine"),
     ("translate", ["--workdir=x", "--top_p=0.9"], "--top_p=0.9 is for --sample"),
+    ("translate", ["--workdir=x", "--nofuzzy"], "--fuzzy is for a catalog of messages"),
     ("translate", ["--sample", "--temperature=0"], "--temperature=0: give a number from"),
     ("translate", ["--workdir=x", "--apache_beam="], "give --input and --output"),
     ("evaluate", ["--source=setup.cfg", "--workdir=x"], "--reference"),

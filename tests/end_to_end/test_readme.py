@@ -45,6 +45,17 @@ NOT_RUN_HERE = {
     ("m2m100_nllb.md", "docker run"): "never; tests/serving/test_native_client.py loads an export",
     ("serving/README.md", "docker run"): "never; see README.md",
     ("serving.md", "docker run"): "never; see README.md",
+    (
+        "translators_files.md",
+        "python3 -m venv converters",
+    ): "tests/end_to_end/test_translators_files.py",
+    (
+        "translators_files.md",
+        "md2po --no-code-blocks",
+    ): "tests/end_to_end/test_translators_files.py",
+    ("translators_files.md", "--nofuzzy"): "tests/end_to_end/test_translators_files.py",
+    ("translators_files.md", "translate_catalog"): "tests/end_to_end/test_translators_files.py",
+    ("translators_files.md", "webvtt.read"): "tests/end_to_end/test_translators_files.py",
     ("serving.md", "curl"): "tests/serving/test_serving_readme.py sends its request",
     ("serving/README.md", "curl"): "tests/serving/test_serving_readme.py sends the requests",
     ("data_formats.md", "--apache_beam"): "tests/end_to_end/test_apache_beam.py",

@@ -14,9 +14,11 @@ import pytest
 import t2t_keras as t2t
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
+from pipelines.catalog_files import CatalogOutput
 from pipelines.modes import Documents, Sampling, Search, TermSearch
 from t2t_keras import ops
 from t2t_keras.errors import InputError
+from t2t_keras.tasks.catalogs import Catalog
 from tests.data.test_writing_files import read_in_thread
 from tests.end_to_end.binaries import pairs, popen, run
 
@@ -168,6 +170,47 @@ def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
     predictor = LinePredictor(str(trained), None, 2, False, 64, {}, mode=Documents())
     with pytest.raises(InputError, match="leave out --n_best, --scores and --unique"):
         predictor.load()
+
+
+CATALOG = (
+    'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "one"\nmsgstr "eins"\n'
+    '\n#, c-format\nmsgid "two %s three"\nmsgstr ""\n\nmsgid "four.\\n"\n"five"\nmsgstr ""\n'
+)  # fmt: skip
+
+
+def test_a_catalog_resumes_and_is_filled_at_the_end(tmp_path):
+    (tmp_path / "a.po").write_text(CATALOG)
+    catalog, output = Catalog(tmp_path / "a.po"), tmp_path / "b.po"
+    first = CatalogOutput(output, {}, catalog, fuzzy=True)
+    first.write("zwei %s drei")
+    first.commit(1)
+    first._file.close()
+    with CatalogOutput(output, {}, catalog, fuzzy=True) as again:
+        assert again.done == 1
+        again.write("vier.\nfünf")
+    two = '#, fuzzy, c-format\nmsgid "two %s three"\nmsgstr "zwei %s drei"\n\n'
+    five = '#, fuzzy\nmsgid "four.\\n"\n"five"\nmsgstr ""\n"vier.\\n"\n"fünf"\n'
+    assert output.read_text() == CATALOG.partition("#,")[0] + two + five
+    assert {path.name for path in tmp_path.iterdir()} == {"a.po", "b.po"}
+
+
+@pytest.mark.slow
+def test_a_catalog_is_translated_as_documents_are(trained, tmp_path):
+    (tmp_path / "a.po").write_text(CATALOG)
+    flags = [f"--workdir={trained}", f"--input={tmp_path}/a.po"]
+    _, stderr = run("translate", *flags, f"--output={tmp_path}/b.po", "--nofuzzy")
+    catalog = Catalog(tmp_path / "a.po")
+    text, report = catalog.fill(t2t.load(trained).documents(catalog.texts), fuzzy=False)
+    assert (tmp_path / "b.po").read_text() == text and f"b.po: {report}\n" in stderr
+    for name, more, message in (
+        ("a.po", [], "a.po is a catalog of messages: give a file as --output"),
+        ("a.po", ["--sample", f"--output={tmp_path}/c"], "--sample is not for a catalog"),
+        ("b.pot", [f"--output={tmp_path}/c"], "b.pot is not a catalog of messages in UTF-8"),
+    ):
+        (tmp_path / "b.pot").write_text("Text.\n")
+        _, stderr = run("translate", flags[0], f"--input={tmp_path}/{name}", *more, code=1)
+        assert message in stderr.splitlines()[-1]
+        assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize(("model", "n_best", "message"), [

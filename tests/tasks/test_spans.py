@@ -65,6 +65,9 @@ MASKED = {
     "- ```\r\n  a\r\n  ```\r\n> ````\n> ```\n> ````\n- b": "⟦B⟧\n⟦B⟧\n⟦B⟧b",
     "[a](../b/c.md#d), ![e](f.png \"g h\") [![i](j)](k(l)) [m][n] [o](<p q>)": "⟦O⟧a⟦I⟧, ⟦O⟧e⟦I⟧ "
     + "⟦O⟧⟦O⟧i⟦I⟧⟦I⟧ ⟦O⟧m⟦I⟧ ⟦O⟧o⟦I⟧",
+    "*a* **b *c*** (_d e_) 2 * 3 * 4 f*g*h i_j_k l* m* *.n *.o": "⟦O⟧a⟦I⟧ **b ⟦O⟧c⟦I⟧ "
+    + "(⟦O⟧d e⟦I⟧) 2 * 3 * 4 f*g*h i_j_k l* m* *.n *.o",
+    "**[a](b)** __c__ https://x.org/_d_/e": "⟦O⟧⟦O⟧a⟦I⟧⟦I⟧ ⟦W⟧ ⟦W⟧",
     "[a]{1} ![b]{2} a[1](see c) [sic] (d)": "⟦O⟧a⟦I⟧ ⟦O⟧b⟦I⟧ a⟦I⟧(see c) [sic] (d)",
     "A.[^1]\n[^1]: B.\n[c]: ./d 'e'\n[f]: G.": "A.⟦I⟧\n⟦B⟧B.\n⟦B⟧\n[f]: G.",
     "---\na: b\nc:\n  - d\n---\nE": "⟦B⟧\nE",
