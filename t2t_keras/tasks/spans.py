@@ -21,6 +21,7 @@ from t2t_keras.data.text_parts import (
     order_in_row,
     split_by_pattern,
 )
+from t2t_keras.tasks.document_lines import join_lines  # noqa: F401  spans of several lines
 
 INLINE = "\ue000"
 """A closing tag, emoji or note: belongs to the sentence and to the word before it."""
