@@ -119,8 +119,7 @@ def token_ids(labels, positions):
     """Returns labels, integers of any type, as a tensor of `ops.index_dtype`.
 
     Args:
-        labels: [batch, target], or [batch] of a classifier; or, as Keras takes them, a column,
-            with another axis of size 1.
+        labels: [batch, target]; or of a classifier [batch] or, as Keras takes them, [batch, 1].
         positions: `tf.TensorShape`, the axes of the predictions without their last one.
 
     Raises:
@@ -133,7 +132,7 @@ def token_ids(labels, positions):
     # Under several replicas Keras builds metrics by the float64 mean of the replicas' labels.
     if not (labels.dtype.is_integer or labels.dtype == tf.float64):
         raise InputError(f"labels are {labels.dtype.name}: give the ids of tokens, integers.")
-    labels = _without_column(labels, positions)
+    labels = _without_column(labels, positions) if positions.rank == 1 else labels
     if not labels.shape.is_compatible_with(positions):
         raise InputError(
             f"labels have shape {labels.shape}, but the predictions are of {positions}: give the "

@@ -47,7 +47,7 @@ class TokenMean(HasFastForms, keras.metrics.Metric):
         """Adds a batch.
 
         Args:
-            y_true: labels, integers [batch, target], or a column of them [batch, target, 1].
+            y_true: labels, integers [batch, target]; classes are [batch] or [batch, 1].
             y_pred: logits [batch, target, vocab], or the `ops.LossTerms` that a fused loss computed
                 from them.
             sample_weight: as for `LabelSmoothedCrossEntropy`.

@@ -130,7 +130,7 @@ def eagerly(thing, *arrays):
 @pytest.mark.parametrize("run", [eagerly, in_graph])
 def test_columns_of_labels_and_weights_are_what_they_hold(thing, run):
     """As Keras squeezes [..., 1]."""
-    column = LABELS[..., None], LOGITS, WEIGHTS[..., None]
+    column = LABELS, LOGITS, WEIGHTS[..., None]
     assert float(run(thing, *column)) == pytest.approx(float(run(thing, LABELS, LOGITS, WEIGHTS)))
     classes, logits, weights = LABELS[1:2].T, LOGITS[1], WEIGHTS[1:2].T  # of rows
     right = float(run(thing, classes[:, 0], logits, weights[:, 0]))
@@ -141,7 +141,7 @@ def test_columns_of_labels_and_weights_are_what_they_hold(thing, run):
 
 @pytest.mark.parametrize("thing", THINGS)
 @pytest.mark.parametrize(
-    "labels", [LABELS[:, :1], LABELS[:1], LABELS[0], LABELS[:, :3], LABELS[0][:, None, None, None]]
+    "labels", [LABELS[:, :1], LABELS[:1], LABELS[0], LABELS[:, :3], LABELS[..., None]]
 )
 def test_labels_of_another_shape_than_the_predictions_are_refused(thing, labels):
     with pytest.raises(InputError, match=r"labels have shape .*, but the predictions are of \(3, "):
