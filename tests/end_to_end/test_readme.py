@@ -1,4 +1,4 @@
-"""Every example of README and of the guides in pipelines/docs is run as it stands there.
+"""Every fenced example of README and of the guides in pipelines/docs is run, shortened.
 
 So are the commands of the serving README; test_serving_readme.py sends its requests.
 """
@@ -87,6 +87,7 @@ def place(made_once):
 COMMANDS = example("README.md", "pipelines.export --workdir=runs/grammar")
 LOADING = example("README.md", "tf.saved_model.load")
 FIT = example("README.md", "t2t.Transformer(")
+LANGUAGE_MODEL = example("README.md", "t2t.TransformerLM(")
 PICTURES = example("README.md", "pipelines.visualize")
 EXPORT = example("serving/README.md", "# writes export/1")
 INT8 = example("serving/README.md", "--precision=int8")
@@ -168,6 +169,12 @@ def test_model_fit(place):
     assert float(re.search(r"exact: (.*)", stdout)[1]) > 0.9
     assert float(re.search(r"chrF: (.*)", stdout)[1]) > 90
     assert (place / "digits" / "1" / "saved_model.pb").exists()
+
+
+@pytest.mark.slow
+def test_a_language_model(place):
+    stdout = run_python(LANGUAGE_MODEL, place)
+    assert float(re.findall(r"perplexity: ([\d.]+)", stdout)[-1]) < 10  # 305 by chance
 
 
 @pytest.mark.slow
@@ -390,9 +397,27 @@ def test_the_translation_of_the_readme_is_that_of_the_quickstart():
     assert test_quickstart.GERMAN[sources.index(sentence)] == translation.removeprefix("# ")
 
 
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
-def test_a_page_is_short(path):
-    assert path.read_text().count("\n") <= (200 if path.name == "README.md" else 130)
+def test_a_page_breathes(path):
+    """At most 1,500 words (README 1,300), 17 numbers a paragraph (README 6; benchmarks: any).
+
+    Examples and tables do not count, nor do numbers in code spans and addresses.
+    """
+    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    lines = [line for line in text.splitlines() if not line.startswith("|")]
+    words, most = (1_300, 6) if path.name == "README.md" else (1_500, 17)
+    assert sum(len(line.split()) for line in lines) <= words
+    assert not [line for line in lines if len(line) > 100]
+    paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", "\n".join(lines))
+    numbers = [len(NUMBER.findall(re.sub(r"`[^`]*`|\]\([^)]*\)", "", p))) for p in paragraphs]
+    assert path.name == "benchmarks.md" or max(numbers) <= most
+
+
+def test_the_first_screens_of_the_readme_are_not_full_of_numbers():
+    assert len(NUMBER.findall(PAGES["README.md"][:3_000])) <= 25
 
 
 @pytest.mark.parametrize(
