@@ -14,7 +14,7 @@ def test_the_api_reference_is_made_without_warnings(tmp_path):
     pytest.importorskip("pdoc")
     root = pathlib.Path(__file__).parents[1]
     command = re.search(r"`python (-m pdoc [^`]+)`", (root / "README.md").read_text())[1]
-    command = command.replace("-o api", f"-o {tmp_path}")
+    command = " ".join(command.split()).replace("-o api", f"-o {tmp_path}")
     made = subprocess.run(
         ["bash", "-ec", f"{sys.executable} {command}"],
         cwd=root,

@@ -42,7 +42,7 @@ class LanguageTemplate:
     """The positions and ids of the language tokens.
 
     The source is `[language] tokens </s>`, the target that the decoder predicts `[language] tokens
-    </s>`. Either language may be missing. The decoder's first input is the begin of sequence.
+    </s>`. Either language may be missing. The decoder first reads the beginning-of-sequence id.
 
     | model | `source` | `forces_target` |
     | --- | --- | --- |

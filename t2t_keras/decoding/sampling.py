@@ -126,7 +126,7 @@ def sample(
 
 
 def _uniforms(seeds, steps, samples):
-    """Returns random numbers from 0 to below 1, float32 [batch, steps, samples].
+    """Returns random numbers of at least 0 and less than 1, float32 [batch, steps, samples].
 
     The numbers of a sentence depend only on its seed: more steps append numbers.
     """

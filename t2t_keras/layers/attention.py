@@ -375,7 +375,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             view: `View` of the slots, from `step_view`.
 
         Returns:
-            [batch, beams, model_dim], and the cache with one step more.
+            [batch, beams, model_dim], and the cache with one more step.
         """
         query, newest = self.project(x, view.positions)  # [batch, heads, beams, width]
         cache = view.append(cache, newest)  # [batch, heads, slots, width]

@@ -63,7 +63,7 @@ def merge_lora(model):
     It is of the same class, and the `model` itself if it has no LoRA.
 
     Raises:
-        InputError: for another kind than `Transformer` or `TransformerClassifier`, such as kNN-MT.
+        InputError: for a model that is neither `Transformer` nor `TransformerClassifier`.
 
     Example:
         >>> model = t2t.Transformer(t2t.TransformerConfig.tiny(vocab_size=100))

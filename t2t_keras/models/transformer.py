@@ -105,7 +105,7 @@ class EncoderLayer(ConfiguredLayer):
         Args: those of `MultiHeadSelfAttention.step`; the layer is causal.
 
         Returns:
-            [batch, beams, model_dim], and the cache with one step more.
+            [batch, beams, model_dim], and the cache with one more step.
         """
         return self._sublayers(x, lambda x: self.attention.step(x, cache, view))
 
@@ -260,7 +260,7 @@ class DecoderLayer(ConfiguredLayer):
             cache, view: as for `MultiHeadSelfAttention.step`.
 
         Returns:
-            [batch, beams, model_dim], the cache with one step more, and the weights of
+            [batch, beams, model_dim], the cache with one more step, and the weights of
             cross-attention, float32 [batch, heads, beams, source].
         """
         return self._sublayers(
@@ -365,7 +365,7 @@ class ProjectedMemory(NamedTuple):
 
 
 def append_step(state, own_beam, step_view):
-    """Returns a state with one step more in its beam history, and the `View` of that step.
+    """Returns a state with one more step in its beam history, and the `View` of that step.
 
     Args:
         state: `DecoderState`, or another named tuple with a `beam_history`.
