@@ -15,7 +15,7 @@ class InputError(ValueError):
         >>> t2t.TransformerConfig(vocab_size=100, dropout=1.5)
         Traceback (most recent call last):
             ...
-        t2t_keras.errors.InputError: dropout is 1.5: give a number from 0 to below 1.
+        t2t_keras.errors.InputError: dropout is 1.5: give a number of at least 0 and less than 1.
     """
 
     __init__ = Exception.__init__  # AutoGraph raises errors of such types again as what they are
@@ -61,9 +61,9 @@ def require_whole_number(name: str, value: numbers.Integral, least: int = 1) -> 
 
 
 def require_rate(name, value):
-    """Raises InputError, naming the value, if it is not a number from 0 to below 1."""
+    """Raises InputError, naming the value, if it is not a number of at least 0 and less than 1."""
     if not isinstance(value, numbers.Real) or not 0 <= value < 1:
-        raise InputError(f"{name} is {value!r}: give a rate from 0 to below 1.")
+        raise InputError(f"{name} is {value!r}: give a rate of at least 0 and less than 1.")
 
 
 def require_positive(name, value):

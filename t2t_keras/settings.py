@@ -41,8 +41,10 @@ class Range:
         if self.most == math.inf:
             ends = f"{'above' if self.exclude_least else 'of at least'} {self.least:,}"
         else:
-            ends = f"{'above' if self.exclude_least else 'from'} {self.least:,} to "
-            ends += f"{'below ' if self.exclude_most else ''}{most}"
+            least = (
+                "above" if self.exclude_least else "of at least" if self.exclude_most else "from"
+            )
+            ends = f"{least} {self.least:,} {'and less than' if self.exclude_most else 'to'} {most}"
         kind = "a whole number" if self.whole else "a number"
         return f"{kind} {ends}{', or None' if self.optional else ''}"
 

@@ -47,7 +47,8 @@ def test_both_ends_of_a_range_are_allowed_and_become_numbers_of_python(name):
 
 
 @pytest.mark.parametrize(("allowed", "words", "inside", "outside"), [
-    (Range(0, 1, exclude_most=True), "a number from 0 to below 1", [0, 0.999], [-0.1, 1, 1.0]),
+    (Range(0, 1, exclude_most=True), "a number of at least 0 and less than 1", [0, 0.999],
+     [-0.1, 1, 1.0]),
     (Range(0, math.inf, exclude_least=True), "a number above 0", [1e-9, math.inf],
      [0, -1, math.nan]),
     (Range(0, 1, exclude_least=True), "a number above 0 to 1", [1e-9, 1], [0, 1.1]),

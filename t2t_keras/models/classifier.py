@@ -23,7 +23,7 @@ class WordDropout(keras.layers.Layer):
     """Replaces some ids by padding in training (Iyyer et al. 2015); attention then skips them.
 
     Args:
-        rate: fraction of the ids, 0 to below 1.
+        rate: fraction of the ids, at least 0 and less than 1.
 
     Call arguments and result: ids, int [batch, length], 0 on padding; training, whether to drop.
     """

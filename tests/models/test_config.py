@@ -29,7 +29,7 @@ from t2t_keras.models.config import TransformerConfig
     ("attention_weights", "top_2", "attention_weights is 'top_2': give one of softmax, hard"),
     ("attention_temperature", 0, "attention_temperature is 0"),
     ("attention_temperature", "warm", "attention_temperature is 'warm': give a number above 0"),
-    ("dropout", None, "dropout is None: give a number from 0 to below 1"),
+    ("dropout", None, "dropout is None: give a number of at least 0 and less than 1"),
     ("attention_window", 0, "attention_window is 0"),
     ("feed_forward", "gated", "feed_forward is 'gated': give one of dense, convolution"),
 ])  # fmt: skip
