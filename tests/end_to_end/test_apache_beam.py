@@ -64,6 +64,6 @@ def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
 def test_what_does_not_go_together_is_refused_before_a_worker_starts(tmp_path):
     (tmp_path / "source").write_text("one\n")
     neither = LinePredictor(None, None, 1, False, batch_size=1, decoding={})
-    with pytest.raises(InputError, match="give either --workdir or --saved_model"):
+    with pytest.raises(InputError, match="give one of --workdir, --model and --saved_model"):
         apache_beam.write_outputs(neither, tmp_path / "source", tmp_path / "output", "")
     assert [path.name for path in tmp_path.iterdir()] == ["source"]

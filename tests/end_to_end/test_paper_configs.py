@@ -23,6 +23,7 @@ TRAIN = {
 }  # fmt: skip
 DECODE = {
     "beam_size": 4, "length_penalty": 0.6, "max_extra_tokens": 50, "max_target_length": None,
+    "min_target_length": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
     "length_penalty_offset": 5.0, "protected_pattern": "",  # Wu et al. 2016, equation 14
 }  # fmt: skip
 

@@ -214,9 +214,9 @@ def test_a_catalog_is_translated_as_documents_are(trained, tmp_path):
 
 
 @pytest.mark.parametrize(("model", "n_best", "message"), [
-    ((None, None), 1, "give either --workdir or --saved_model"),
-    (("", None), 1, "give either --workdir or --saved_model"),  # an unset shell variable
-    (("x", "y"), 1, "give either --workdir or --saved_model"),
+    ((None, None), 1, "give one of --workdir, --model and --saved_model"),
+    (("", None), 1, "give one of --workdir, --model and --saved_model"),  # an unset shell variable
+    (("x", "y"), 1, "give one of --workdir, --model and --saved_model"),
     ((None, "y"), 2, "--terms with --n_best is for --workdir"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused_before_anything_is_loaded(

@@ -26,6 +26,7 @@ LINES = [
 SETTINGS = {
     "length_penalty": 1.0, "length_penalty_offset": 0.0, "max_source_length": 64,
     "exhaustive": False, "text_language": "", "protected_pattern": "",
+    "min_target_length": 0, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
 }  # fmt: skip
 FORMS = {"joint": {}, "separate": {"separate": True, "activation": "relu"}}
 
