@@ -222,7 +222,11 @@ class Sampling(Search):
             )
 
     def of_predictor(self, predictor, n, languages):
-        _require_translator(predictor, "--sample")
+        if "sample" not in predictor.requests:
+            raise InputError(
+                f"--sample is for translation and language models, not for a "
+                f"{type(predictor).__name__}."
+            )
         options = dataclasses.asdict(self) | languages
 
         def results(lines, numbers):
@@ -235,7 +239,7 @@ class Sampling(Search):
 
     def of_signature(self, answer, outputs, n):
         def results(lines, numbers):
-            seeds = self._seeds(numbers, n)
+            seeds, request = self._seeds(numbers, n), signature_of("sample", outputs)
             found = answer(
                 text=tf.repeat(tf.constant(lines, tf.string), n),
                 seed=tf.constant(seeds, tf.int32),
@@ -244,8 +248,8 @@ class Sampling(Search):
                 top_p=tf.fill([len(seeds)], self.top_p or 1.0),
             )
             warn_truncated(found["truncated"][::n])
-            texts = map(as_str, found["translation"].numpy())
-            return _rows(list(zip(texts, found["score"].numpy(), strict=True)), n)
+            texts = map(as_str, found[request.answer].numpy())
+            return _rows(list(zip(texts, found[request.score].numpy(), strict=True)), n)
 
         return results
 

@@ -23,6 +23,7 @@ from t2t_keras.models.language_model import TransformerLM
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.serving.export import export_saved_model
 from t2t_keras.tasks.classification import Classifier
+from t2t_keras.tasks.generation import TextGenerator
 from t2t_keras.tasks.parsing import Parser
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
@@ -40,6 +41,7 @@ __all__ = [
     "Parser",
     "Perplexity",
     "TextBuckets",
+    "TextGenerator",
     "TextPacking",
     "TextStream",
     "TokenAccuracy",

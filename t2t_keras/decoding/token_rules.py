@@ -118,7 +118,8 @@ class RuledModel:
         return _RuledState(inner, tf.zeros([batch, beams, 0], tf.int32), prefix_ids)
 
     def step(self, ids, state, return_attention_weights=False):
-        logits, inner, *weights = self.model.step(ids, state.inner, return_attention_weights)
+        asked = {"return_attention_weights": True} if return_attention_weights else {}
+        logits, inner, *weights = self.model.step(ids, state.inner, **asked)
         read = tf.concat([state.read, ids[..., tf.newaxis]], axis=2)
         _, beams, vocab = logits.shape
         vocab = vocab or tf.shape(logits)[2]

@@ -106,11 +106,15 @@ class TransformerLM(TrainableModel):
         x = self.positions(self.embedding(ids), sequences.positions, mask=sequences.mask)
         return self.embedding_dropout(x)
 
+    def encode(self, prompt_ids: tf.Tensor) -> tf.Tensor:
+        """Returns what a search must know of prompts, int32 [batch, length]: only their number."""
+        return tf.shape(prompt_ids)[0]
+
     def initial_state(self, batch: int | tf.Tensor, beams: int) -> PrefixState:
         """Returns the state of hypotheses that have no token yet.
 
         Args:
-            batch: int or int32 scalar, prompts.
+            batch: int or int32 scalar, prompts; from `encode`.
             beams: int, hypotheses of each prompt.
         """
         caches = tuple(layer.attention.initial_cache(batch) for layer in self.decoder.layers)

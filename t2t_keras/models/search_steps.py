@@ -5,6 +5,7 @@ import keras
 from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.layers.basic import Linear
+from t2t_keras.models.language_model import TransformerLM
 from t2t_keras.models.transformer import Transformer
 
 
@@ -23,9 +24,11 @@ class FixedSettings:
 def step_products(model):
     """Returns the matrices of a model's steps, as `ops.with_step_products` takes them.
 
-    It is a dict of `matrices`, `output_matrices` and `dtype`; empty without a `Transformer`.
+    It is a dict of `matrices`, `output_matrices` and `dtype`; empty without a `Transformer` or
+    `TransformerLM`.
     """
-    members = [layer for layer in _layers_of(model) if isinstance(layer, Transformer)]
+    kinds = (Transformer, TransformerLM)
+    members = [layer for layer in _layers_of(model) if isinstance(layer, kinds)]
     if not members:
         return {}
     return {
@@ -40,6 +43,7 @@ def _step_matrices(decoder):
     memory_only = [
         part
         for layer in decoder.layers
+        if hasattr(layer, "cross_attention")
         for part in keras_compat.all_layers(layer.cross_attention.kv_projection)
     ]
     return [

@@ -1,4 +1,4 @@
-"""Tasks: translation, parsing, classification; encoding of text and decoding of outputs."""
+"""Tasks: translation, parsing, classification, generation; from text to text."""
 
 from t2t_keras.tasks.results import Translation
 from t2t_keras.tasks.text_io import map_by_length

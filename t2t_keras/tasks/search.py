@@ -14,7 +14,7 @@ from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
 from t2t_keras.models.search_steps import require_own_steps, step_products
-from t2t_keras.settings import DECODING, Range
+from t2t_keras.settings import DECODING, Range, check_settings
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import as_str
 
@@ -108,6 +108,36 @@ class SearchPredictor(Predictor):
             [(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
             for row in zip(texts.numpy(), scores.numpy(), strict=True)
         ], found
+
+    def drawn_rows(self, texts, n, seed, temperature, top_k, top_p, **inputs):
+        """Returns n samples of each text, lists of (text, score), and the outputs of the request.
+
+        Args:
+            texts: string [batch].
+            n, seed, temperature, top_k, top_p: as for `Translator.sample`.
+            **inputs: further inputs of the request `sample`, tensors [batch].
+
+        Raises:
+            InputError: if a setting is out of its range.
+        """
+        settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        temperature, top_k, top_p = check_settings(settings).values()
+        n, count = DECODING["samples"].check("n", n), len(texts)
+        request, found = (
+            self.requests["sample"],
+            self.run(
+                "sample",
+                text=tf.repeat(texts, n),
+                seed=tf.constant(row_seeds(seed, count, n), tf.int32, [count * n, 2]),
+                temperature=tf.fill([count * n], temperature),
+                top_k=tf.fill([count * n], top_k or 0),
+                top_p=tf.fill([count * n], top_p or 1.0),
+                **{name: tf.repeat(column, n) for name, column in inputs.items()},
+            ),
+        )
+        pairs = zip(found[request.answer].numpy(), found[request.score].numpy(), strict=True)
+        drawn = [(as_str(text), float(score)) for text, score in pairs]
+        return [drawn[i : i + n] for i in range(0, count * n, n)], found
 
     def run_beam_search(self, model, source_ids, max_lengths, n_best, **options):
         """Returns the `Hypotheses` [batch, n_best] of a beam search over encoded sources.

@@ -134,14 +134,52 @@ class TranslatorSettings(Settings):
 
     def token_rules(self, eos_id):
         """Returns the rules of a search, a list for `RuledModel`; eos_id: int, the end."""
-        rules = []
-        if self.repetition_penalty != 1:
-            rules.append(RepetitionPenalty(self.repetition_penalty))
-        if self.no_repeat_ngram_size:
-            rules.append(NoRepeatedNgrams(self.no_repeat_ngram_size))
+        rules = token_rules(self.repetition_penalty, self.no_repeat_ngram_size)
         if self.min_target_length:
             rules.append(MinLength(self.min_target_length, eos_id))
         return rules
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class GeneratorSettings(Settings):
+    """The settings of a `TextGenerator`."""
+
+    beam_size: int = setting(
+        4, DECODING["beam_size"], "Hypotheses of the beam search; 1: greedy search."
+    )
+    length_penalty: float = setting(
+        0.6, DECODING["length_penalty"], "α of log P / ((5 + length) / 6)^α; 0: none."
+    )
+    max_extra_tokens: int = setting(
+        50, DECODING["max_extra_tokens"], "Maximum tokens that follow a prompt."
+    )
+    max_source_length: int = setting(512, _TOKENS, "Maximum tokens of a prompt.")
+    no_repeat_ngram_size: int = setting(
+        0,
+        DECODING["no_repeat_ngram_size"],
+        "n of the n-grams of tokens that a text contains at most once; 0: no such limit.",
+    )
+    repetition_penalty: float = setting(
+        1.0,
+        DECODING["repetition_penalty"],
+        "Divides the logits of tokens that a text has already, or multiplies negative ones "
+        "(Keskar et al. 2019); 1: no penalty.",
+    )
+
+    def token_rules(self):
+        """Returns the rules of a search, a list for `RuledModel`."""
+        return token_rules(self.repetition_penalty, self.no_repeat_ngram_size)
+
+
+def token_rules(repetition_penalty, no_repeat_ngram_size):
+    """Returns the rules of two settings, a list for `RuledModel`."""
+    rules = []
+    if repetition_penalty != 1:
+        rules.append(RepetitionPenalty(repetition_penalty))
+    if no_repeat_ngram_size:
+        rules.append(NoRepeatedNgrams(no_repeat_ngram_size))
+    return rules
 
 
 @documented

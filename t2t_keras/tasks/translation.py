@@ -9,12 +9,11 @@ import functools
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.settings import DECODING, check_settings, documented
+from t2t_keras.settings import documented
 from t2t_keras.tasks.given_translations import Alignment, Scores
 from t2t_keras.tasks.graph_translator import GraphTranslator
 from t2t_keras.tasks.requests import LANGUAGES
 from t2t_keras.tasks.results import Translation
-from t2t_keras.tasks.search import row_seeds
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import (
@@ -247,29 +246,11 @@ class Translator(GraphTranslator):
         Raises:
             InputError: if a setting is out of its range, or as in a call.
         """
-        settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        temperature, top_k, top_p = check_settings(settings).values()
-        n = DECODING["samples"].check("n", n)
         texts, _ = _as_tensors(texts, None)
-        count = len(texts)
         languages = self._codes(texts, source_language, target_language)
-        found = self.run(
-            "sample",
-            text=tf.repeat(texts, n),
-            seed=tf.constant(row_seeds(seed, count, n), tf.int32, [count * n, 2]),
-            temperature=tf.fill([count * n], temperature),
-            top_k=tf.fill([count * n], top_k or 0),
-            top_p=tf.fill([count * n], top_p or 1.0),
-            **{name: tf.repeat(codes, n) for name, codes in languages.items()},
-        )
+        rows, found = self.drawn_rows(texts, n, seed, temperature, top_k, top_p, **languages)
         warn_truncated(found["truncated"][::n])
-        drawn = [
-            Translation(as_str(text), float(score))
-            for text, score in zip(
-                found["translation"].numpy(), found["score"].numpy(), strict=True
-            )
-        ]
-        return [drawn[i : i + n] for i in range(0, count * n, n)]
+        return [[Translation(*pair) for pair in row] for row in rows]
 
     def score(self, texts, translations, source_language=None, target_language=None):
         """Returns the log-probabilities of given translations, inside a graph or outside.

@@ -1,0 +1,350 @@
+"""Text generation: a language model continues prompts, all in one graph.
+
+Start with `TextGenerator`. A prompt is the forced beginning of a search or of a sample, and the
+same graph gives the probability of whole texts.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_keras import ops
+from t2t_keras.data.base_tokenizer import valid_utf8
+from t2t_keras.data.texts import as_batch
+from t2t_keras.decoding.token_rules import RuledModel
+from t2t_keras.errors import InputError
+from t2t_keras.models.language_model import TransformerLM
+from t2t_keras.settings import documented
+from t2t_keras.tasks.given_translations import Scores, sequence_log_prob
+from t2t_keras.tasks.requests import SAMPLING, TEXT, RequestKind, ranked
+from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.search_settings import GeneratorSettings
+from t2t_keras.tasks.text_io import Reader
+
+_PATIENCE, _LENGTH_RATIO = 2, 1.5  # as for translations
+
+
+class Generation(NamedTuple):
+    """One continuation of one prompt.
+
+    Attributes:
+        text: str, the prompt with its continuation.
+        score: float, log P / length penalty of the whole text: higher is better; -inf, with an
+            empty text, if there are no more.
+    """
+
+    text: str
+    score: float
+
+
+class _Continuations(NamedTuple):
+    """Continuations of a batch, as tensors."""
+
+    texts: tf.Tensor  # string [batch, n], with their prompts
+    continuations: tf.Tensor  # string [batch, n]
+    scores: tf.Tensor  # float32 [batch, n]
+    truncated: tf.Tensor  # bool [batch], whether the prompt was cut
+
+
+def _best(generator, text):
+    """The best continuation of each prompt.
+
+    Request:
+        text: string [batch], prompts; an empty one begins a text.
+
+    Response:
+        text: string [batch], the prompt without white space at its end, and the continuation.
+        continuation: string [batch], what follows the prompt, with its first space.
+        score: float32 [batch], log P / length penalty of the whole text, at most 0.
+        truncated: bool [batch], whether the prompt exceeded the limit and lost its end.
+    """
+    return _first(generator.continue_texts(text, 1))
+
+
+def _n_best(generator, text):
+    """The `beam_size` best continuations of each prompt.
+
+    Request:
+        text: string [batch], as in `serving_default`.
+
+    Response:
+        texts: string [batch, beam], best first.
+        scores: float32 [batch, beam]; -inf, with an empty text, if there are no more.
+    """
+    found = generator.continue_texts(text, generator.settings.beam_size)
+    return {"texts": found.texts, "scores": found.scores, "truncated": found.truncated}
+
+
+def _sample(generator, text, seed, temperature, top_k, top_p):
+    """A continuation of each prompt, drawn at random from the model's probabilities.
+
+    Request:
+        text: string [batch], as in `serving_default`.
+        seed: int32 [batch], any number. The same seed, text and settings give the same answer in
+            any batch.
+        temperature: float32 [batch], above 0; logits are divided by it.
+        top_k: int32 [batch], draw only from the k most likely tokens; 0: from all.
+        top_p: float32 [batch], above 0, draw from the fewest tokens whose total probability is at
+            least top_p; 1: from all.
+
+    Response:
+        text, continuation, truncated: as in `serving_default`.
+        score: float32 [batch], log P / length penalty by the model's own probabilities.
+    """
+    if seed.shape.rank == 1:
+        seed = tf.pad(seed[:, tf.newaxis], [[0, 0], [0, 1]])
+    return _first(generator.draw(text, seed, temperature, top_k, top_p))
+
+
+def _score(generator, text):
+    """The log-probability of each text.
+
+    Request:
+        text: string [batch], truncated to the longest text of the model.
+
+    Response:
+        log_probability: float32 [batch], natural logarithm of P(text).
+        tokens: int32 [batch], tokens of the text; both include the end.
+        truncated: bool [batch], whether the text was truncated.
+    """
+    found, truncated = generator.score_texts(text)
+    return {
+        "log_probability": found.log_probabilities,
+        "tokens": found.lengths,
+        "truncated": truncated,
+    }
+
+
+def _first(found):
+    return {
+        "text": found.texts[:, 0],
+        "continuation": found.continuations[:, 0],
+        "score": found.scores[:, 0],
+        "truncated": found.truncated,
+    }
+
+
+_RANKED = ("texts", "scores")
+_ALL = RequestKind(_n_best, (TEXT,), _RANKED, *_RANKED, searches=True)
+REQUESTS = {
+    "serving_default": RequestKind(
+        _best, (TEXT,), (), "text", "score", ranking=_ALL, searches=True
+    ),
+    "n_best": ranked(_ALL),
+    "sample": RequestKind(_sample, (TEXT, *SAMPLING), (), "text", "score"),
+    "score": RequestKind(_score, (TEXT,)),
+}
+"""{name: `RequestKind`}, those of `TextGenerator.requests`."""
+
+
+@functools.partial(documented, settings=GeneratorSettings)
+class TextGenerator(SearchPredictor):
+    """Continues prompts with a language model and a tokenizer.
+
+    A prompt is read without an end token, and the text goes on behind it until its end, or until
+    `max_extra_tokens` more tokens or the model's maximum length. The Python methods run the same
+    graph that is exported.
+
+    Args:
+        model: `TransformerLM`, or a model that offers a search the same methods.
+        tokenizer: `Tokenizer`.
+        **settings: see below, such as beam_size=1. They are also attributes. Like the model they
+            may be replaced; the next call then traces new graphs.
+
+    Raises:
+        InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
+            differ.
+
+    Example:
+        >>> tokenizer = t2t.train_tokenizer("wordpiece", ["a house", "a dog"] * 9, vocab_size=270)
+        >>> model = t2t.TransformerLM(t2t.TransformerConfig.tiny(tokenizer.vocab_size))
+        >>> generator = t2t.TextGenerator(model, tokenizer, max_extra_tokens=5)
+        >>> generator(["a"])[0].startswith("a")
+        True
+        >>> [[first, second]] = generator.sample(["a"], n=2, seed=1, top_k=10)
+    """
+
+    task = "language_model"
+    settings_type = GeneratorSettings
+    model_type = TransformerLM
+    requests = REQUESTS
+
+    def __call__(self, texts: Any) -> list[str]:
+        """Returns each prompt with its best continuation.
+
+        Args:
+            texts: prompts, str each, in the forms of `data.texts.as_list`; "" begins a text.
+
+        Returns:
+            List of str: the prompts without white space at their ends, and what follows.
+
+        Raises:
+            InputError: if texts is a single string, an element is not a string, or a prompt has
+                more tokens than max_source_length or the model's positions allow.
+        """
+        return [best.text for [best] in self.n_best(texts, 1)]
+
+    def n_best(self, texts: Any, n: int | None = None) -> list[list[Generation]]:
+        """Returns the n best continuations of each prompt, best first.
+
+        Args:
+            texts: as in a call.
+            n: int up to beam_size; beam_size if None.
+
+        Raises:
+            InputError: if n is out of range, or as in a call.
+        """
+        rows, found = self.best_rows(n, text=as_batch(texts))
+        self._require_whole(found["truncated"], self.max_prompt)
+        return [[Generation(*pair) for pair in row] for row in rows]
+
+    def sample(
+        self,
+        texts: Any,
+        n: int = 1,
+        seed: Any = 0,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+    ) -> list[list[Generation]]:
+        """Draws continuations of each prompt at random, token by token.
+
+        Args:
+            texts: as in a call.
+            n, seed, temperature, top_k, top_p: as for `Translator.sample`.
+
+        Returns:
+            A list of n `Generation` for each prompt, in the order drawn.
+
+        Raises:
+            InputError: if a setting is out of its range, or as in a call.
+        """
+        rows, found = self.drawn_rows(as_batch(texts), n, seed, temperature, top_k, top_p)
+        self._require_whole(found["truncated"][::n], self.max_prompt)
+        return [[Generation(*pair) for pair in row] for row in rows]
+
+    def score(self, texts: Any) -> Scores:
+        """Returns the log-probabilities of whole texts, their ends included.
+
+        Args:
+            texts: str each, in the forms of a call.
+
+        Returns:
+            `Scores`, float32 [texts] and int32 [texts].
+
+        Raises:
+            InputError: if a text has more tokens than the model's positions, or as in a call.
+        """
+        found = self.run("score", text=as_batch(texts))
+        self._require_whole(found["truncated"], self.max_text)
+        return Scores(found["log_probability"], found["tokens"])
+
+    @property
+    def max_text(self) -> int:
+        """The maximum tokens of a whole text, its end included."""
+        longest = self.settings.max_source_length + self.settings.max_extra_tokens
+        return min(longest, self.model.max_length or longest)
+
+    @property
+    def max_prompt(self) -> int:
+        """The maximum tokens of a prompt; at least one more has room."""
+        return min(self.settings.max_source_length, self.max_text - 1)
+
+    @staticmethod
+    def _require_whole(truncated, limit):
+        for index in tf.where(truncated)[:1, 0].numpy():
+            raise InputError(
+                f"texts[{index}] has more than {limit} tokens, the limit of max_source_length and "
+                "of the model's positions: shorten it."
+            )
+
+    # Inside graphs.
+
+    def continue_texts(self, texts, n_best=1):
+        """Returns the `_Continuations` [batch, n_best] of prompts, string [batch], by a search."""
+
+        def find(model, ids, max_lengths):
+            return self.run_beam_search(
+                model,
+                ids,
+                max_lengths,
+                n_best,
+                length_penalty=self.settings.length_penalty,
+                prefix_ids=ids,
+                n_best_patience=_PATIENCE,
+                max_length_ratio=_LENGTH_RATIO,
+            )
+
+        return self._continue(find, texts)
+
+    def draw(self, texts, seeds, temperature, top_k, top_p):
+        """Returns the `_Continuations` [batch, 1] of prompts, string [batch], drawn at random.
+
+        Args:
+            seeds: int32 [batch, 2].
+            temperature, top_k, top_p: float32, int32, float32 [batch], see `decoding.sample`.
+        """
+
+        def find(model, ids, max_lengths):
+            return self.run_sampling(
+                model,
+                ids,
+                max_lengths,
+                seeds=seeds,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                length_penalty=self.settings.length_penalty,
+                prefix_ids=ids,
+            )
+
+        return self._continue(find, texts)
+
+    def score_texts(self, texts):
+        """Returns the `Scores` of texts, string [batch], and bool [batch], whether truncated."""
+        encoded = Reader(self.tokenizer, self.max_text).encode(texts)
+
+        def logits_of(inputs):
+            return self.model({"target_ids": inputs["target_ids"]}, training=False)
+
+        found = sequence_log_prob(
+            logits_of, encoded.ids, encoded.ids, self.tokenizer.bos_id, 0, self.tokenizer.vocab_size
+        )
+        return found, encoded.truncated
+
+    def encode(self, texts):
+        """Returns the ids of texts, string [batch]: int32 [batch, length], ends included."""
+        return Reader(self.tokenizer, self.max_text).encode(texts).ids
+
+    def saved_call(self, text):
+        return _best(self, text)
+
+    def _continue(self, find, texts):
+        with ops.on_host():
+            prompts, truncated = Reader(self.tokenizer, self.max_prompt).encode_prefix(texts)
+            ids = prompts.to_tensor()  # [batch, prompt]
+            lengths = tf.cast(prompts.row_lengths(), tf.int32)
+        max_lengths = tf.minimum(lengths + self.settings.max_extra_tokens, self.max_text)
+        rules = self.settings.token_rules()
+        model = RuledModel(self.model, rules, ids, None) if rules else self.model
+        found = find(model, ids, max_lengths)
+        with ops.on_host():
+            return self._as_texts(found, texts, ids, truncated)
+
+    def _as_texts(self, found, texts, prompt_ids, truncated):
+        """Returns the `_Continuations` of `Hypotheses` [batch, n]; texts are the prompts."""
+        batch, n, length = tf.unstack(tf.shape(found.ids))
+        whole = self.tokenizer.decode(tf.reshape(found.ids, [batch * n, length]))
+        whole = tf.reshape(whole, [batch, n])
+        begin = self.tokenizer.decode(prompt_ids)[:, tf.newaxis]  # as its tokens are read back
+        size = tf.broadcast_to(tf.strings.length(begin), [batch, n])
+        exists = tf.math.is_finite(found.scores)
+        follows = exists & (tf.strings.substr(whole, tf.zeros_like(size), size) == begin)
+        size = tf.minimum(size, tf.strings.length(whole))
+        rest = tf.strings.substr(whole, size, tf.strings.length(whole) - size)
+        rest = tf.where(follows, rest, "")
+        prompts = tf.strings.regex_replace(valid_utf8(texts), r"\s+$", "")[:, tf.newaxis]
+        # The prompt stays as given, whatever normalization its tokens went through.
+        whole = tf.where(follows, prompts + rest, tf.where(exists, whole, ""))
+        return _Continuations(whole, rest, found.scores, truncated)

@@ -1,0 +1,138 @@
+"""Continuations of prompts, by search and by sampling, and the probability of whole texts."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import t2t_keras as t2t
+from pipelines.modes import Documents, Sampling
+from t2t_keras.errors import InputError
+from tests.tasks import tiny
+
+
+def make_generator(**settings):
+    """A generator of random weights, large enough that texts differ."""
+    tokenizer = tiny.tokenizer()
+    config = t2t.TransformerConfig(
+        tokenizer.vocab_size,
+        num_decoder_layers=1,
+        model_dim=16,
+        feed_forward_dim=24,
+        num_heads=2,
+        position_embedding="learned",
+        max_positions=40,
+    )
+    keras.utils.set_random_seed(1)
+    return t2t.TextGenerator(t2t.TransformerLM(config), tokenizer, **settings)
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_generator(max_extra_tokens=6, beam_size=3)
+
+
+def log_p(generator, texts):
+    """ln P of texts, token by token from the model's logits."""
+    found = []
+    for text in texts:
+        ids = generator.tokenizer.encode([text]).values.numpy()
+        shifted = np.array([[generator.tokenizer.bos_id, *ids]], "int32")
+        logits = tf.nn.log_softmax(generator.model({"target_ids": shifted})[0]).numpy()
+        targets = [*ids, generator.tokenizer.eos_id]
+        found.append(logits[np.arange(len(targets)), targets].sum())
+    return found
+
+
+def test_a_score_is_the_sum_of_the_log_probabilities(made):
+    lines = [line for line in tiny.LINES if len(made.tokenizer.encode([line]).values) < 38]
+    found = made.score(lines)
+    np.testing.assert_allclose(found.log_probabilities, log_p(made, lines), rtol=1e-4)
+    tokens = made.tokenizer.encode(lines).row_lengths() + 1
+    np.testing.assert_array_equal(found.lengths, tokens)
+
+
+def test_greedy_search_takes_the_likeliest_token_after_each():
+    generator = make_generator(max_extra_tokens=5, beam_size=1)
+    for prompt in ("", tiny.LINES[0][:4]):
+        ids = [*generator.tokenizer.encode([prompt]).values.numpy()]
+        for _ in range(5):
+            shifted = np.array([[generator.tokenizer.bos_id, *ids]], "int32")
+            best = int(np.argmax(generator.model({"target_ids": shifted})[0, -1]))
+            if best == generator.tokenizer.eos_id:
+                break
+            ids.append(best)
+        expected = generator.tokenizer.decode(np.array([ids], "int32")).numpy()[0]
+        assert generator([prompt])[0].strip() == expected.decode("utf-8", "replace").strip()
+
+
+def test_prompts_stay_as_they_are_and_batches_do_not_matter(made):
+    prompts = [line[: 5 + i] for i, line in enumerate(tiny.LINES[:4])]
+    together, alone = made(prompts), [made([prompt])[0] for prompt in prompts]
+    assert together == alone
+    assert all(t.startswith(p.rstrip()) for t, p in zip(together, prompts, strict=True))
+    rows = made.n_best(prompts)
+    assert [row[0].text for row in rows] == together
+    assert all(a.score >= b.score for row in rows for a, b in itertools.pairwise(row))
+    drawn = made.sample(prompts, n=2, seed=[1, 2, 3, 4], top_k=9)
+    [drawn_alone] = made.sample(prompts[2:3], n=2, seed=[3], top_k=9)
+    for one, other in zip(drawn_alone, drawn[2], strict=True):
+        assert one.text == other.text and one.score == pytest.approx(other.score, rel=1e-5)
+    likeliest = [row[0].text for row in made.sample(prompts, top_k=1)]
+    made_greedy = make_generator(max_extra_tokens=6, beam_size=1)
+    assert likeliest == made_greedy(prompts)
+
+
+def test_rules_hold_for_the_prompt_and_what_follows(monkeypatch):
+    generator, found = make_generator(max_extra_tokens=20, beam_size=1, no_repeat_ngram_size=1), []
+    as_texts = generator._as_texts
+    monkeypatch.setattr(
+        generator, "_as_texts", lambda ids, *rest: found.append(ids) or as_texts(ids, *rest)
+    )
+    prompt = tiny.LINES[0][:6]
+    generator.continue_texts(tf.constant([prompt]))
+    ids = found[0].ids[0, 0].numpy().tolist()
+    read = generator.tokenizer.encode([prompt]).values.numpy().tolist()
+    assert ids[: len(read)] == read and len(ids) > len(read) + 5
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_bundle_and_an_export_answer_the_same(made, tmp_path):
+    made.save(tmp_path / "saved")
+    assert t2t.load(tmp_path / "saved").n_best(tiny.LINES[:2]) == made.n_best(tiny.LINES[:2])
+    t2t.export_saved_model(made, tmp_path / "export" / "1")
+    signatures = tf.saved_model.load(tmp_path / "export" / "1").signatures
+    assert set(signatures) == {"serving_default", "n_best", "sample", "score"}
+    texts = tf.constant(tiny.LINES[:2])
+    found = signatures["serving_default"](text=texts)
+    assert [text.decode() for text in found["text"].numpy()] == made(tiny.LINES[:2])
+    whole = [
+        p.rstrip().encode() + c
+        for p, c in zip(tiny.LINES[:2], found["continuation"].numpy(), strict=True)
+    ]
+    assert whole == found["text"].numpy().tolist()
+    scores = signatures["score"](text=texts)["log_probability"]
+    np.testing.assert_allclose(scores, made.score(tiny.LINES[:2]).log_probabilities, rtol=1e-5)
+    mode = Sampling(seed=3, top_k=5)
+    from_python = mode.of_predictor(made, 2, {})(tiny.LINES[:2], [1, 2])
+    answer, outputs = signatures["sample"], signatures["sample"].structured_outputs
+    from_export = mode.of_signature(answer, outputs, 2)(tiny.LINES[:2], [1, 2])
+    assert [[text for text, _ in row] for row in from_export] == [
+        [text for text, _ in row] for row in from_python
+    ]
+
+
+def test_what_cannot_be_continued_is_refused_by_its_place(made):
+    with pytest.raises(InputError, match=r"texts\[1\] has more than 39 tokens.*shorten it"):
+        made(["a", "a b " * 40])
+    with pytest.raises(InputError, match=r"texts\[0\] has more than 40 tokens"):
+        made.score(["a b " * 40])
+    for call in (made, made.n_best, made.sample, made.score):
+        with pytest.raises(InputError, match="texts is the string"):
+            call("a prompt")
+    with pytest.raises(InputError, match="--document is for translation"):
+        Documents().of_predictor(made, 1, {})
+    with pytest.raises(InputError, match="without 'encode'"):
+        t2t.TextGenerator(keras.Sequential(), tiny.tokenizer())
