@@ -9,10 +9,12 @@ python tools/benchmark.py scale --output_dir=DIR     # how time and memory grow
 
 With --workdir=RUN, `train` measures that run's real batches as well as its bare step; with
 --workdir and --input=FILE, `serve` translates a text file with it, and so does CTranslate2. Each
-measurement is a separate process. The contestants run in turn, --rounds times each. Tables show
-median, range and the ratio of a row's speed to each peer's; the last table of `decode` compares
-each side's best setting of number format, threads and parallel batches. Peers come from the extra
-`bench`, or from the Pythons of --peer_python; --peers= leaves all out. Use an idle machine.
+measurement is a separate process. The contestants run in turn, --rounds times each; after each
+round its table is printed, and the files are written. Tables show median, range and the ratio of a
+row's speed to each peer's; the last table of `decode` compares each side's best setting of number
+format, threads and parallel batches, and what both do without such settings. Peers come from the
+extra `bench`, or from the Pythons of --peer_python; --peers= leaves all out. Use an idle machine.
+In two minutes: decode --cases=base:32:4 --settings=int8 --rounds=2.
 """
 
 import importlib.util
@@ -21,11 +23,12 @@ import pathlib
 import platform
 import re
 import sys
+import threading
 import time
 
 from absl import flags
 from benchmarks.alternation import PEERS, best_against_best, each, find_interpreters, hold, table
-from benchmarks.contests import CONTESTS, Setting, parse_case, text
+from benchmarks.contests import CONTESTS, SETTINGS, Setting, parse_case, text
 from paper.shared import OUTPUT_DIR, QUICK, save_tables
 
 from pipelines import app
@@ -59,6 +62,12 @@ XLA = flags.DEFINE_bool(
 CASES = flags.DEFINE_list(
     "cases", None, "What to decode, each SIZE:BATCH:BEAM, as base:32:4; default: all."
 )
+CHOSEN = flags.DEFINE_list(
+    "settings",
+    list(SETTINGS),
+    f"train, decode, generate, serve: number formats to measure, and whether with a shortlist, "
+    f"too; out of {', '.join(SETTINGS)}.",
+)
 LOCK = flags.DEFINE_string(
     "lock",
     None,
@@ -81,6 +90,12 @@ def main():
         raise InputError(f"--input={INPUT.value}: there is no such file; give one of plain text.")
     if LOCK.value and COMMAND not in ("train", "generate"):
         raise InputError(f"--lock={LOCK.value}: only train and generate take it; leave it out.")
+    unknown = [name for name in CHOSEN.value if name not in SETTINGS]
+    if unknown or CHOSEN.value in ([], ["shortlist"]):
+        raise InputError(
+            f"--settings={','.join(CHOSEN.value)}: give number formats out of "
+            f"{', '.join(SETTINGS[:-1])}, and {SETTINGS[-1]} if it is wanted."
+        )
     folder = os.path.abspath(OUTPUT_DIR.value)
     quick = QUICK.value
     setting = Setting(
@@ -94,6 +109,7 @@ def main():
         workdir=WORKDIR.value,
         input=INPUT.value,
         xla=XLA.value,
+        settings=tuple(CHOSEN.value),
     )
     contests = list(CONTESTS[COMMAND](setting))
     if COMMAND == "serve" and setting.workdir and setting.input:
@@ -101,22 +117,23 @@ def main():
     wanted = {contestant.peer for contest in contests for contestant in contest.contestants}
     interpreters = find_interpreters(wanted, NAMES.value, PYTHONS.value)
     parts = {"Machine": _machine()} | dict.fromkeys(contest.heading for contest in contests)
+    results, writing = {}, threading.Lock()
     lock = LOCK.value and os.path.abspath(LOCK.value)
     rounds = 1 if quick else ROUNDS.value
 
     def run(contest):
-        figures = hold(contest, rounds, interpreters, lock)
-        parts[contest.heading] = table(contest, figures)
-        return contest, figures
+        for figures in hold(contest, rounds, interpreters, lock):
+            parts[contest.heading] = table(contest, figures)
+            results[contest.heading] = contest, figures
+            if COMMAND == "decode":
+                parts["Best against best"] = best_against_best(results.values())
+            done = {name: part for name, part in parts.items() if part}
+            # A contestant that fails later, or a stop, does not take these figures with it.
+            with writing:
+                save_tables(f"benchmark_{COMMAND}", f"Benchmark: {COMMAND}", done)
 
-    try:
-        # Two contests of training need more memory than a GPU of 80 GB has.
-        results = list(each(run, contests, together=lock and COMMAND == "generate"))
-        if COMMAND == "decode":
-            parts["Best against best"] = best_against_best(results)
-    finally:  # a contestant that fails does not take the others' figures with it
-        done = {name: part for name, part in parts.items() if part}
-        save_tables(f"benchmark_{COMMAND}", f"Benchmark: {COMMAND}", done)
+    # Two contests of training need more memory than a GPU of 80 GB has.
+    list(each(run, contests, together=lock and COMMAND == "generate"))
 
 
 def _text_contest(setting):

@@ -58,7 +58,9 @@ def test_contestants_take_turns_and_those_without_an_environment_are_left_out(
         alternation.Contestant(name, "w", {}, peer)
         for name, peer in (("a", None), ("b", "torch"), ("c", "keras-hub"))
     ]
-    alternation.hold(alternation.Contest("work", "x", contestants), 2, {"torch": "/python"})
+    contest = alternation.Contest("work", "x", contestants)
+    rounds = [len(f["a"]) for f in alternation.hold(contest, 2, {"torch": "/python"})]
+    assert rounds == [1, 2]  # each round is seen when it ends
     assert turns == [("a", sys.executable), ("b", "/python")] * 2
 
 
@@ -99,7 +101,7 @@ def test_contestants_that_start_together_measure_one_after_another(
         for name in "abc"
     ]
     contest = alternation.Contest("work", "begin", contestants)
-    figures = alternation.hold(contest, 1, {}, lock=str(tmp_path / "lock"))
+    [figures] = alternation.hold(contest, 1, {}, lock=str(tmp_path / "lock"))
     spans = sorted((f["begin"], f["end"]) for (f,) in figures.values())
     assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
@@ -116,22 +118,24 @@ def test_a_contestant_that_may_fail_is_named_in_the_table(alternation, monkeypat
         alternation.Contestant("compiled", "w", {}, may_fail=True),
     ]
     contest = alternation.Contest("work", "x", contestants)
-    figures = alternation.hold(contest, 2, {})
+    *_, figures = alternation.hold(contest, 2, {})
     assert "no compiler" in capsys.readouterr().err
     rows = alternation.table(contest, figures)
     assert [row[""] for row in rows] == ["eager", "compiled: fails on this machine"]
     contest = contest._replace(contestants=[contestants[1]._replace(may_fail=False)])
     with pytest.raises(alternation.InputError, match="no compiler"):
-        alternation.hold(contest, 1, {})
+        list(alternation.hold(contest, 1, {}))
 
 
 def test_the_last_table_compares_the_best_settings(alternation):
-    def contestant(name, dtype, peer=None, shortlist=False):
-        return alternation.Contestant(name, "w", {"dtype": dtype, "shortlist": shortlist}, peer)
+    def contestant(name, dtype, peer=None, shortlist=False, parts=1, threads=2):
+        settings = {"dtype": dtype, "shortlist": shortlist, "parts": parts, "threads": threads}
+        return alternation.Contestant(name, "w", settings, peer)
 
     contestants = [
         contestant("ours f", "float32"),
-        contestant("ours i", "int8"),
+        contestant("ours i", "int8", parts=2),
+        contestant("ours one", "int8", threads=1),
         contestant("theirs f", "float32", "ctranslate2"),
         contestant("theirs i", "int8", "ctranslate2"),
         contestant("absent", "int8", "torch"),
@@ -139,12 +143,13 @@ def test_the_last_table_compares_the_best_settings(alternation):
         contestant("theirs s", "float32", "ctranslate2", True),
     ]
     speeds = {"ours f": [4, 9, 5], "ours i": [8, 8, 1], "theirs f": [2, 2, 2], "theirs i": [4] * 3}
-    speeds |= {"ours s": [30] * 3, "theirs s": [20] * 3}
+    speeds |= {"ours one": [7] * 3, "ours s": [30] * 3, "theirs s": [20] * 3}
     figures = {name: [{"speed": speed} for speed in found] for name, found in speeds.items()}
     contest = alternation.Contest("work", "speed", contestants)
-    every, float32, shortlist = alternation.best_against_best([(contest, figures)])
+    every, plain, float32, shortlist = alternation.best_against_best([(contest, figures)])
     assert (every["ours"], every["ours: best"]) == (8, "ours i")
     assert (every["ctranslate2"], every["× ctranslate2"]) == (4, 2.0)
+    assert (plain["ours"], plain["ours: best"], plain["ctranslate2"]) == (5, "ours f", 4)
     assert (float32["ours"], float32["ours: best"], float32["× ctranslate2"]) == (5, "ours f", 2.5)
     assert (shortlist["ours"], shortlist["ctranslate2"]) == (30, 20)
     slow = contest._replace(less_is_better=True)
@@ -165,6 +170,9 @@ def test_everyone_decodes_with_its_cores_together_and_side_by_side():
         last = "CTranslate2 int8 with a shortlist"
         assert names[:2] == ["t2t_keras float32", f"t2t_keras float32, {second}"]
         assert names[-2:] == [last, f"{last}, {second}"]
+        [contest] = contests.decode(setting._replace(settings=("int8",)))
+        names = [contestant.name for contestant in contest.contestants]
+        assert names[1::2] == [f"{name} int8, {second}" for name in ("t2t_keras", "CTranslate2")]
 
 
 @pytest.fixture
@@ -188,7 +196,7 @@ def test_every_command_has_a_quick_form(command, alternation, tmp_path):
 
     setting = contests.Setting(True, 1, 1, str(tmp_path), None, None, (5, 9), None, None)
     for contest in contests.CONTESTS[command](setting):
-        rows = alternation.table(contest, alternation.hold(contest, 1, {}))
+        rows = alternation.table(contest, *alternation.hold(contest, 1, {}))
         assert all(row[contest.unit] >= 0 for row in rows)
         if command == "decode":
             assert contest.heading == "Decoding, quick, batch 3, beam 2, 5 to 9 tokens"
@@ -211,6 +219,8 @@ def test_a_command_prints_and_saves_its_tables(tmp_path):
 @pytest.mark.parametrize(("arguments", "message"), [
     (["fly"], "'fly': give one of train, decode"),
     (["serve", "--input=absent.en"], "absent.en: there is no such file"),
+    (["decode", "--settings=int4"], "--settings=int4: give number formats out of float32, bfl"),
+    (["decode", "--settings=shortlist"], "--settings=shortlist: give number formats"),
     (["serve", "--lock=file"], "--lock=file: only train and generate take it"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(arguments, message, tmp_path):

@@ -78,7 +78,9 @@ def test_configs_come_back(thing):
 
 def test_mistakes_are_named():
     for smoothing in (1.0, -0.1, None):
-        with pytest.raises(InputError, match=f"smoothing is {smoothing}: give a rate of at least 0 and less than 1"):
+        with pytest.raises(
+            InputError, match=f"smoothing is {smoothing}: give a rate of at least 0 and less than 1"
+        ):
             LabelSmoothedCrossEntropy(smoothing)
     for shape in ((3, 3), (3, 4, 7), (4,)):
         with pytest.raises(InputError, match=r"for each token, .* or one for each sentence"):

@@ -86,8 +86,9 @@ def hold(contest, rounds, interpreters, lock=None):
             them measures when no other one is at work. None: each starts when the one before has
             ended.
 
-    Returns:
-        {contestant's name: list of the figures of each round}; empty for one that may fail and did.
+    Yields:
+        After each round {contestant's name: list of the figures of each round until then}; empty
+        for one that may fail and did.
 
     Raises:
         InputError: if a worker fails that may not fail, with the end of its output.
@@ -108,7 +109,7 @@ def hold(contest, rounds, interpreters, lock=None):
 
     for _ in range(rounds):
         list(each(run, present, together=lock))
-    return figures
+        yield figures
 
 
 def each(function, items, together):
@@ -155,7 +156,7 @@ def table(contest, figures):
     """Returns the rows of a contest's table: median, range, and the ratios to each peer.
 
     A ratio is how many times as fast the row is as the peer, by their medians; `figures` are what
-    `hold` returned.
+    `hold` yields.
     """
     failed = [{"": f"{name}: fails on this machine"} for name, f in figures.items() if not f]
     figures = {name: rounds for name, rounds in figures.items() if rounds}
@@ -183,19 +184,21 @@ def _ratio(contest, value, other):
 def best_against_best(results):
     """Returns the rows of a table of each side's best setting, by the medians of contests.
 
-    Each contest has a row for all number formats, one for float32 on both sides, and one for all
-    formats with a shortlist on both sides.
+    Each contest has a row for all number formats, one for what both sides do without settings of
+    threads and parallel batches, one for float32 on both sides, and one for all formats with a
+    shortlist on both sides.
 
     Args:
-        results: list of (`Contest`, what `hold` returned for it).
+        results: list of (`Contest`, what `hold` yields for it).
     """
     rows = []
     for contest, figures in results:
         choose = min if contest.less_is_better else max
+        cores = max(contestant.settings["threads"] for contestant in contest.contestants)
         for kind, wanted in _KINDS.items():
             best = {}
             for contestant in contest.contestants:
-                if figures.get(contestant.name) and wanted(contestant.settings):
+                if figures.get(contestant.name) and wanted(contestant.settings, cores):
                     candidate = _median(figures[contestant.name], contest.unit), contestant.name
                     side = contestant.peer or "ours"
                     best[side] = choose(best.get(side, candidate), candidate)
@@ -210,8 +213,13 @@ def best_against_best(results):
 
 
 _KINDS = {
-    "": lambda settings: not settings["shortlist"],
-    ", float32": lambda settings: settings["dtype"] == "float32" and not settings["shortlist"],
-    ", with a shortlist": lambda settings: settings["shortlist"],
+    "": lambda settings, cores: not settings["shortlist"],
+    ", one process on all cores": lambda settings, cores: (
+        (settings["parts"], settings["threads"], settings["shortlist"]) == (1, cores, False)
+    ),
+    ", float32": lambda settings, cores: (
+        settings["dtype"] == "float32" and not settings["shortlist"]
+    ),
+    ", with a shortlist": lambda settings, cores: settings["shortlist"],
 }
-"""{end of a row's heading: whether it compares contestants of these settings}."""
+"""{end of a row's heading: whether it compares contestants of these settings on some cores}."""

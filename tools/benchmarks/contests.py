@@ -8,6 +8,9 @@ from t2t_keras import ops
 from t2t_keras.errors import InputError
 
 DTYPES = ("float32", "bfloat16")
+SHORTLIST = "shortlist"
+SETTINGS = (*DTYPES, "int8", SHORTLIST)
+"""What --settings chooses from."""
 TOKENS = "target tokens/s"
 
 
@@ -15,7 +18,7 @@ class Setting(NamedTuple):
     """The flags of tools/benchmark.py, and `folder` for exported models.
 
     `sizes` and `cases`, a list of (size, batch, beam), may be None for the default; `lengths` are
-    those of (source, target).
+    those of (source, target); `settings` are some of `SETTINGS`.
     """
 
     quick: bool
@@ -28,13 +31,18 @@ class Setting(NamedTuple):
     workdir: str | None
     input: str | None
     xla: bool = False
+    settings: tuple = SETTINGS
+
+    def dtypes(self, known):
+        """Returns those of the number formats that are to be measured."""
+        return [dtype for dtype in known if dtype in self.settings]
 
 
 def train(setting):
     """Training steps of a full batch, the machine's matmul rate, and steps of real batches."""
     common = {"repeats": setting.repeats, "threads": setting.threads}
     for size in setting.sizes or (["quick"] if setting.quick else ["tiny", "base"]):
-        for dtype in DTYPES:
+        for dtype in setting.dtypes(DTYPES):
             work = common | {"size": size, "dtype": dtype}
             compiled, xla = work | {"compile": True}, work | {"xla": True}
             contestants = [
@@ -77,7 +85,7 @@ def generate(setting):
         work = _decoding(setting, case, setting.lengths)
         theirs = {key: value for key, value in work.items() if key not in ("folder", "shortlist")}
         contestants = []
-        for dtype in DTYPES:
+        for dtype in setting.dtypes(DTYPES):
             ours, other = (each | {"dtype": dtype} for each in (work | {"parts": 1}, theirs))
             name = f"transformers {dtype}"
             contestants += [
@@ -211,8 +219,8 @@ def _decode(setting, case, unit, less_is_better=False):
     ]
     contestants = []
     for engine, worker, settings, dtypes, peer in engines:
-        for shortlist in (False, True):
-            for dtype in dtypes:
+        for shortlist in (False, True) if SHORTLIST in setting.settings else (False,):
+            for dtype in setting.dtypes(dtypes):
                 name = f"{engine} {dtype}{' with a shortlist' * shortlist}"
                 more = {"dtype": dtype, "shortlist": shortlist}
                 contestants += _divide_threads(name, worker, settings | more, peer)
