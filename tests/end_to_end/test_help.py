@@ -50,6 +50,9 @@ def test_help_explains_the_binary_and_every_flag(binary):
     texts = explained_flags(stdout)
     assert texts and texts.keys() == defined_flags(binary)
     check_texts(texts)
+    named = set(re.findall(r"--(?:no)?(\w+)", " ".join(texts.values())))
+    others = {"config", "helpfull", "runner", "flink_master"}  # the last two are Apache Beam's
+    assert named <= texts.keys() | others
 
 
 @pytest.mark.parametrize("binary", ["evaluate", "translate"])
