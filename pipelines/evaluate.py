@@ -229,7 +229,7 @@ def _read_examples(task):
         inputs, references = pairs[0]
         if len(pairs) > 1:
             references = [lines for _, lines in pairs]
-        scored |= _named(task, directions[0])
+        scored |= _direction_record(task, directions[0])
         return [_Examples(scored, directions[0], inputs, references)]
     scored = {"split": choose_split(task, SPLIT.value)}
     if directions == [None]:
@@ -246,7 +246,9 @@ def _read_examples(task):
             "--source and --reference."
         )
     return [
-        _Examples(scored | _named(task, d), d, *task.direction_examples(scored["split"], d))
+        _Examples(
+            scored | _direction_record(task, d), d, *task.direction_examples(scored["split"], d)
+        )
         for d in directions
     ]
 
@@ -268,7 +270,7 @@ def _directions(task):
     ]
 
 
-def _named(task, direction):
+def _direction_record(task, direction):
     """Returns a dict to print: a direction's name, and whether it is zero-shot."""
     if direction is None:
         return {}

@@ -542,8 +542,8 @@ class ClassificationTask(TextTask):
         texts, labels = (text_lines(path, self.config.data.errors) for path in (source, reference))
         if len(texts) != len(labels):
             raise InputError(
-                f"{source} has {len(texts)} lines and {reference} has {len(labels)}; line n of one "
-                "must be the label of line n of the other"
+                f"{source} has {len(texts)} lines and {reference} has {len(labels)}: give one "
+                "label for each line of text, in the same order."
             )
         for number, label in enumerate(labels, start=1):
             self._labels.check(label, f"{reference} line {number}")

@@ -103,8 +103,8 @@ def _check_workers(task, workdir):
         raise InputError(f"{difference}: start all workers with the same command and text.")
     if len(different):
         raise InputError(
-            f"worker {different[0]} has another config or corpus than the chief; its own message "
-            "names the difference: start all workers with the same command and text."
+            f"worker {different[0]} differs from the chief in its config or corpus, and "
+            "its own message says where: start all workers with the same command and text."
         )
 
 

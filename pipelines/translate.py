@@ -65,7 +65,7 @@ INPUT = app.define_path(
     "input", "Text file, a sentence a line, plain or .gz; default: standard input."
 )
 OUTPUT = app.define_path("output", "File to write; default: standard output.", "output")
-MODEL = define_model("--workdir")
+MODEL = define_model("--workdir or --saved_model")
 N_BEST = app.define_setting("n_best", "Translations of each line, the best first", 1)
 SCORES = flags.DEFINE_bool(
     "scores",
@@ -133,6 +133,7 @@ LANGUAGES = app.define_languages()
 APACHE_BEAM = app.define("apache_beam")
 HEADINGS = {
     "output": ("n_best", "scores", "unique", "line_buffered"),
+    "catalogs": ("fuzzy", "retranslate"),
     "texts": ("document", "protected_pattern", "terms", "errors", *LANGUAGES),
     "model and search": DECODING.keys() - {"protected_pattern"},
     "samples": ("sample", *SAMPLING),
@@ -166,8 +167,8 @@ def main():
             raise InputError("--apache_beam needs regular files: give --input and --output.")
         if PARALLEL_BATCHES.value is not None or LINE_BUFFERED.value:
             raise InputError(
-                "--parallel_batches and --line_buffered are only for this process: leave them out "
-                "with --apache_beam."
+                "Apache Beam's workers know neither --parallel_batches nor --line_buffered: leave "
+                "them out with --apache_beam."
             )
         from pipelines import apache_beam  # noqa: PLC0415  an extra
 

@@ -137,7 +137,7 @@ class Workdir:
         saved = read_json(self._corpus)
         for (part, side), (digest, place) in digests.items():
             if saved.get(f"{part} {side}") != digest:
-                return f"{place} has another text here than in the chief"
+                return f"{place} has a text that differs from the chief's"
         return None
 
     def _check_config(self, config):
@@ -212,8 +212,8 @@ class Workdir:
             is_in_use |= learned and split == task.config.data.train_split
             if is_in_use and old.get(key, digest) != digest:
                 message = (
-                    f"{place} (split {split!r}) has another text than the one that {self.path} "
-                    "was prepared from"
+                    f"{place} (split {split!r}) has a text that differs from the one that "
+                    f"{self.path} was prepared from"
                 )
                 if not accept_changes:
                     raise InputError(
@@ -318,8 +318,8 @@ class Workdir:
             own, other = (load_tokenizer(r.vocabulary).fingerprint() for r in (self, run))
             if own != other:
                 raise InputError(
-                    f"--checkpoint={path} has another vocabulary than {self.path}: give runs that "
-                    "learned it from the same text."
+                    f"--checkpoint={path} and {self.path} have different vocabularies: give runs "
+                    "that learned them from the same text."
                 )
         model = task.make_model()
         restore_weights(model, weights)

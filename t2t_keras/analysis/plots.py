@@ -272,7 +272,7 @@ def clearest_query(attention, layer):
 
 
 def sharpest_heads(attention, layer, count=2):
-    """Returns the `count` heads of a layer with the most concentrated weights, in rising order."""
+    """Returns the `count` heads of a layer with the most concentrated weights, sorted."""
     sharpness = attention.weights[layer].max(axis=-1).mean(axis=-1)  # [heads]
     return sorted(np.argsort(-sharpness, kind="stable")[:count].tolist())
 

@@ -148,9 +148,9 @@ class Tokenizer(tf.Module):
         """Joins tokens to text.
 
         Args:
-            ids: integers `[batch, length]`, dense or ragged, or a list of lists of int. Padding,
-                begin of sequence, tokens of languages, placeholders, and everything from the first
-                end of sequence on are left out.
+            ids: integers `[batch, length]`, dense or ragged, or a list of lists of int. Left
+                out are padding, beginning-of-sequence tokens, tokens of languages, placeholders,
+                and everything from the first end-of-sequence token on.
 
         Returns:
             string `[batch]`, always valid UTF-8.

@@ -45,9 +45,9 @@ class Batcher(abc.ABC):
             A dataset of `(inputs, labels, weights)` that gives every pair once; see `make_batch`.
 
         Raises:
-            InputError: if examples are no such dataset, and in the debug mode of tf.data. If a pair
-                is longer than the rows, `fit` and `evaluate` raise it, and a loop over the dataset
-                `tf.errors.InvalidArgumentError`.
+            InputError: if examples are not such a dataset, and in the debug mode of tf.data. If a
+                pair is longer than the rows, `fit` and `evaluate` raise it, and a loop over the
+                dataset `tf.errors.InvalidArgumentError`.
         """
         _require_no_debug_mode()
         pairs = _token_pairs(examples, self.padded_sides).ragged_batch(PAIRS_PER_SHARD)
@@ -414,7 +414,7 @@ def _token_pairs(examples, padded_sides):
     """Returns a dataset of (source, target), int32 [n] and int32 [m], some without padding.
 
     Raises:
-        InputError: if examples are no dataset of pairs of ids.
+        InputError: if examples are not a dataset of pairs of ids.
     """
     fix = (
         'give a tf.data.Dataset of {"source": ids, "target": ids} or (source, target), one pair an '
@@ -428,11 +428,11 @@ def _token_pairs(examples, padded_sides):
         examples = examples.map(lambda pair: tuple(pair[name] for name in names))
     elif not isinstance(specs, tuple) or len(specs) != len(names):
         given = list(specs) if isinstance(specs, dict) else specs
-        raise InputError(f"examples hold {given}: {fix}")
+        raise InputError(f"examples have {given}: {fix}")
     for name, spec in zip(names, specs, strict=True):
         shape, dtype = getattr(spec, "shape", None), getattr(spec, "dtype", tf.string)
         if not dtype.is_integer or shape.rank != 1:
-            raise InputError(f"examples hold {spec} as {name}: {fix}")
+            raise InputError(f"examples have {spec} as {name}: {fix}")
 
     def ids(name, spec, side):
         side = tf.cast(side, tf.int32)

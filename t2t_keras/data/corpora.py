@@ -135,7 +135,7 @@ class FolderCorpus:
         _require_two_sides(source_language, target_language)
         folder = local_path(folder)
         if not os.path.isdir(folder):
-            raise InputError(f"there is no folder {folder!r}; give one that holds aligned text")
+            raise InputError(f"there is no folder {folder!r}; give one that contains aligned text")
         self.folder = folder
         self.source_language, self.target_language = source_language, target_language
         self._errors = errors
@@ -167,7 +167,7 @@ class FolderCorpus:
         }
         if names["source"] == names["target"]:
             raise InputError(
-                f"{names['source']!r} of {self.folder} fits both {self.source_language} and "
+                f"{names['source']!r} of {self.folder} matches both {self.source_language} and "
                 f"{self.target_language}: rename it"
             )
         return {side: os.path.join(self.folder, name) for side, name in names.items()}
@@ -190,7 +190,7 @@ class FolderCorpus:
         number = _names(found) if found else "none"
         raise (InputError if found else MissingTextError)(
             f"split {split!r} needs one file named {split}.….{language} or {split}.….{language}.gz "
-            f"in {self.folder}; there is {number}: it holds {_names(names)}"
+            f"in {self.folder}; found: {number}. The folder contains {_names(names)}"
         )
 
 
@@ -203,7 +203,7 @@ class MemoryCorpus:
         source, target: the names of two columns.
 
     Raises:
-        InputError: if pairs is no dict of splits, or an item is not a pair of texts.
+        InputError: if pairs is not a dict of splits, or an item is not a pair of texts.
 
     Example:
 
@@ -238,7 +238,7 @@ class MemoryCorpus:
         """
         if split not in self._texts:
             raise InputError(
-                f"there is no split {split!r} in memory; there is {_names(sorted(self._texts))}"
+                f"there is no split {split!r} in memory; its splits: {_names(sorted(self._texts))}"
             )
         sources, targets = self._texts[split]
         if not sources:
@@ -371,8 +371,8 @@ def encode_pairs(
 def _require_two_sides(source, target):
     if source == target:
         raise InputError(
-            f"source and target are both {source!r}, one text: give two names, such as src and "
-            "trg for the files train.src and train.trg"
+            f"source and target are both {source!r}: give two different languages, such as src "
+            "and trg for the files train.src and train.trg."
         )
 
 

@@ -62,9 +62,9 @@ class TextFolder:
             found = ", ".join(map(repr, names)) or "none"
             advice = "" if self.language or not names else "; name one by its language"
             raise (InputError if names else MissingTextError)(
-                f"split {split!r} needs one file named {split}.…{ending} in {self.folder}; there "
-                f"is {found}: it holds {', '.join(sorted(nfc_names(self.folder))) or 'nothing'}"
-                f"{advice}"
+                f"split {split!r} needs one file named {split}.…{ending} in {self.folder}; "
+                f"found: {found}. The folder contains "
+                f"{', '.join(sorted(nfc_names(self.folder))) or 'nothing'}{advice}"
             )
         path, errors = os.path.join(self.folder, names[0]), self._errors
         count = count_lines(path, errors)
@@ -115,7 +115,7 @@ class NoTarget:
 
 
 class TextFilters(Filters):
-    """Limits of the texts that are kept: as `Filters`, for the source alone."""
+    """The limits of `Filters` for texts without a target."""
 
     def reject_reasons(self, source_texts, target_texts, source_ids, target_ids):
         """Finds the first reason for which each text is dropped; see `Filters`."""

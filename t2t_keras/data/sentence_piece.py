@@ -91,7 +91,7 @@ class SentencePieceTokenizer(Tokenizer):
     def read(cls, content: bytes) -> "SentencePieceTokenizer":
         """Returns the tokenizer of a model that SentencePiece's own trainer wrote.
 
-        It splits texts into the same pieces. Padding, end, unknown and begin have the ids 0 to 3
+        It splits texts into the same pieces. Padding, end, unknown and start have the ids 0 to 3
         here. In a model with these ids all ids are its own; in other models the other pieces follow
         in the order of the model. A missing special token is added.
 
@@ -99,7 +99,7 @@ class SentencePieceTokenizer(Tokenizer):
             content: bytes of the `.model` file.
 
         Raises:
-            ValueError: if it is no such model.
+            ValueError: if it is not such a model.
         """
         try:
             model = _parse(content)

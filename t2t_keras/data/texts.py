@@ -300,7 +300,7 @@ def _require_names(columns, place, names):
 
 
 def _column_names(values):
-    """Returns the names of a table's columns, a list; None if it is no table.
+    """Returns the names of a table's columns, a list; None if it is not a table.
 
     A dict of columns, a structured array, and the tables of pandas, polars, pyarrow and Hugging
     Face are tables.

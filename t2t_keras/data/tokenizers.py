@@ -137,7 +137,7 @@ def read_sentencepiece(
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from error
     except (ValueError, tf.errors.OpError) as error:
         raise InputError(
-            f"{path} is no SentencePiece model ({error}): give the .model file of its trainer."
+            f"{path} is not a SentencePiece model ({error}): give the .model file of its trainer."
         ) from error
     if placeholders and not tokenizer.has_bytes:
         raise InputError(

@@ -30,7 +30,7 @@ TOP = "TOP"
 """Label given to an outer bracket that holds several trees."""
 
 OUTER_LABELS = frozenset(["", TOP, "ROOT", "S1", "VROOT"])
-"""Labels of brackets around a whole tree that are no constituents: treebanks differ in them."""
+"""Labels of brackets around a whole tree that are not constituents: treebanks differ in them."""
 
 OPEN, CLOSE, WORD = "open", "close", "word"
 """Events of `Tree.walk`."""
@@ -155,8 +155,8 @@ def parse_trees(lines: Any, name: str = "the text", first_line: int = 1) -> Iter
                     yield tree
     if open_:
         raise InputError(
-            f"{name}, line {open_[0][0]}: {len(open_)} brackets are open at the end of the text, "
-            "the first of them from this line; fix the tree."
+            f"{name}, line {open_[0][0]}: {len(open_)} brackets are not closed, and the first of "
+            "them is opened on this line; fix the tree."
         )
 
 
@@ -336,8 +336,8 @@ class TreebankCorpus:
             found = ", ".join(map(repr, names)) or "none"
             raise InputError(
                 f"split {split!r} needs one file named {split}.mrg or {split}.mrg.gz in "
-                f"{self.folder}; there is {found}, and splits "
-                f"{sorted({file[1] for file in files})}"
+                f"{self.folder}; found: {found}. Its splits: "
+                f"{', '.join(sorted({file[1] for file in files})) or 'none'}"
             )
         return dict.fromkeys(("source", "target"), os.path.join(self.folder, stored[names[0]]))
 

@@ -28,7 +28,7 @@ from t2t_keras.data.base_tokenizer import (
 from t2t_keras.keras_compat import share_sentencepiece_resource
 
 FIRST_PIECE = BOS_ID + 1
-"""Ids below are padding, end, unknown and begin; text never becomes one but the unknown token.
+"""Ids below are padding, end, unknown and start; text never becomes one but the unknown token.
 
 Where a source is pieces with spaces between, the end is one of them.
 """
@@ -43,7 +43,7 @@ _VERSIONS = (1, 2, 3)  # version 1 has the field has_codes: whether the codes ar
 class Side(NamedTuple):
     """The tokenization of one side's texts."""
 
-    # list of str, the token of each id; the first four are padding, end, unknown, begin
+    # list of str, the token of each id; the first four are padding, end, unknown, start
     pieces: list
     # bytes of a SentencePiece model that splits texts into pieces; empty: texts are pieces with
     # spaces between

@@ -127,11 +127,14 @@ def read_vocabulary(path):
 
 
 def rows_of_ids(first, size, placed):
-    """Returns the rows of an embedding that become ids 0, 1, 2, …, int [ids].
+    """Returns the row of an embedding for each of our ids 0, 1, 2, …, int [ids].
+
+    Ids 0 to 3 come first; the other rows follow in their order.
 
     Args:
-        first: list of int, the rows of padding, end, unknown and begin; a row may appear twice.
+        first: list of int, the rows of the padding, end, unknown and start tokens; a row may appear
+            twice.
         size: int, rows of the embedding.
-        placed: rows that are not listed again after the first ones.
+        placed: the rows that do not follow again.
     """
     return np.array([*first, *(row for row in range(size) if row not in placed)])

@@ -189,7 +189,7 @@ def _row(folder, index, piece):
 
 
 def _rows(folder, special, start, size):
-    """Returns the rows that become ids 0, 1, 2, …: padding, end, unknown, begin, and all outputs.
+    """Returns the rows that become ids 0, 1, 2, …: padding, end, unknown, start, and all outputs.
 
     The padding appears twice: as an output it has an id like any other token.
     """

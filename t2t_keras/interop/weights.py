@@ -89,8 +89,8 @@ class Arrays:
         for name in present[1:]:  # one after the other: such arrays are large
             if not np.array_equal(first, self.take(name, *shape)):
                 raise InputError(
-                    f"{self.place} has {present[0]} and {name}, which the configuration says are "
-                    "one matrix, and they differ: save the model again."
+                    f"{self.place}: {present[0]} and {name} differ, but the configuration says "
+                    "that they are one matrix: save the model again."
                 )
         return first
 

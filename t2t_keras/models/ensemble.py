@@ -18,7 +18,7 @@ MEANS = ("probabilities", "log_probabilities")
 
 
 class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
-    """Several models of one vocabulary, whose predictions are averaged. It is not trained.
+    """Several models with the same vocabulary, whose predictions are averaged. It is not trained.
 
     Args:
         members: list of `Transformer`s, whose sizes may differ. LoRA is merged into copies of them.
@@ -136,5 +136,5 @@ def _check_member(first, member, number):
         if one != other:
             raise InputError(
                 f"member {number} of the ensemble has {name} {other} and member 1 has {one}: give "
-                "models of one vocabulary and dtype."
+                "models with the same vocabulary and dtype."
             )

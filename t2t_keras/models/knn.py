@@ -38,7 +38,8 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
         datastore: `Datastore` of the model, from `build_datastore`.
         k: int, nearest keys that predict.
         temperature: T, in the unit of squared distances; lower values favor the nearest keys.
-        interpolation: λ, 0 up to less than 1, the weight of the datastore; 0: only the model.
+        interpolation: λ, the weight of the datastore, at least 0 and less than 1; 0: only the
+            model.
         subset_size: int, tokens of similar pairs that each sentence is compared with. Each takes
             4 · model_dim bytes for each sentence of a batch. Reading them takes most of the
             additional time of kNN-MT.

@@ -270,17 +270,17 @@ class DecoderLayer(ConfiguredLayer):
         )
 
     def _sublayers(self, x, attend_to_self, attend_to_memory):
-        """Returns x [batch, target, model_dim] after three sub-layers, and the results of two.
+        """Returns x [batch, target, model_dim] after three sub-layers, and both attentions' values.
 
-        The two are functions of [batch, target, model_dim], which return attention and a second
-        result.
+        Both arguments are functions of [batch, target, model_dim]. They return the attention's
+        output and one more value, such as a cache or attention weights.
         """
-        y, of_self = attend_to_self(self.self_residual.before(x))
+        y, from_self = attend_to_self(self.self_residual.before(x))
         x = self.self_residual.after(x, y)
-        y, of_memory = attend_to_memory(self.cross_residual.before(x))
+        y, from_memory = attend_to_memory(self.cross_residual.before(x))
         x = self.cross_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y), of_self, of_memory
+        return self.feed_forward_residual.after(x, y), from_self, from_memory
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -156,7 +156,7 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
     """Compares answers line by line.
 
     Floats may differ by rounding, everything else must be equal. The only exception is a tie: an
-    export may choose another hypothesis than the live model if the live n-best contains both, with
+    export and the live model may choose different hypotheses if the live n-best contains both, with
     scores that agree within tolerance. Two segmentations of one text may also be swapped. Each
     such line is logged.
 
@@ -489,8 +489,8 @@ def sample_requests(predictor, signatures, lines=None):
 def line_requests(predictor, signatures, lines):
     """Returns requests with all given lines, str, to every signature, a list of `Request`.
 
-    Signatures of documents are left out. So are random samples: with many lines rounding
-    probably changes one of them, and no ranking shows that the other sample was as good.
+    Signatures of documents are left out. So are random samples: among many, rounding probably
+    changes one, and a sample has no ranking that shows whether the other one is as good.
     """
     rows = predictor.requests
     signatures = [n for n in signatures if not (rows[n].is_long or rows[n].is_drawn)]

@@ -104,7 +104,7 @@ class Catalog:
         except (OSError, ValueError) as error:
             raise InputError(
                 f"{path} is not a catalog of messages in UTF-8: {' '.join(str(error).split())}; "
-                "msgfmt --check names its faults, msgconv --to-code=UTF-8 converts it."
+                "msgfmt --check lists its errors, msgconv --to-code=UTF-8 converts it."
             ) from error
         charset = re.search(r"charset=([^\s;]+)", found.metadata.get("Content-Type", ""))
         if charset and charset[1].lower() not in _CHARSETS:
@@ -116,7 +116,7 @@ class Catalog:
         self._header = places.pop(0) if len(places) > len(self._entries) else None
         if len(places) != len(self._entries) or not (self._header or places):
             raise InputError(
-                f"{path} is not a catalog of messages: msgfmt --check names its faults."
+                f"{path} is not a catalog of messages: msgfmt --check lists its errors."
             )
         self._places = places
         seen = set()

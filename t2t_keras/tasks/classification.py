@@ -63,7 +63,7 @@ class _Names:
         return "a list of str"
 
     def check(self, name, value):
-        """Returns the names as a tuple; raises InputError if they are no sequence of strings."""
+        """Returns the names as a tuple; raises InputError if they are not a sequence of strings."""
         return tuple(as_strings(value, name))
 
 

@@ -81,7 +81,7 @@ class _LinesAhead:
         return end or (line, at)
 
     def _end_of_element(self, line, start, at, name):
-        """Returns where a tag ends, or its element if that is a span; None if it is no tag."""
+        """Returns where a tag ends, or its element if that is a span; None if it is not a tag."""
         end = self._after(rb"[<>]", line, at)
         if not end or self._lines[end[0] - self.first][end[1] - 1 : end[1]] == b"<":
             return None

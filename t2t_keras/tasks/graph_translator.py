@@ -24,7 +24,7 @@ from t2t_keras.tasks.protection import (
     protection_of,
     put_terms,
 )
-from t2t_keras.tasks.results import Translations
+from t2t_keras.tasks.results import TranslationBatch
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import TermIndex
@@ -127,7 +127,7 @@ class GraphTranslator(SearchPredictor):
             source_language, target_language: string [batch] or None.
 
         Returns:
-            `Translations`. Terms change their texts, not their scores.
+            `TranslationBatch`. Terms change their texts, not their scores.
         """
         texts = tf.convert_to_tensor(texts)
         prefixes = tf.zeros_like(texts) if prefixes is None else prefixes
@@ -136,7 +136,7 @@ class GraphTranslator(SearchPredictor):
         if terms is not None:
             found = self._with_terms(found, texts, terms, prefix_ids, languages)
         shape = [None, n_best]
-        return Translations(
+        return TranslationBatch(
             tf.ensure_shape(found.texts, shape),
             tf.ensure_shape(found.scores, shape),
             found.truncated,
@@ -146,7 +146,7 @@ class GraphTranslator(SearchPredictor):
 
     @model_function([_TEXTS, _TEXTS, _COUNT, _TEXTS, _TEXTS])
     def _translate(self, texts, prefixes, n_best, *languages):
-        """Returns `Translations` [batch, n_best], and the ids of the prefixes [batch, prefix]."""
+        """Returns `TranslationBatch` [batch, n_best], and the prefixes' ids [batch, prefix]."""
         with ops.on_host():
             first, target_first = self.first_ids(*languages)
             sources = self.sources.encode(texts, first)
@@ -170,10 +170,10 @@ class GraphTranslator(SearchPredictor):
         return align(self.model, self.tokenizer, source, target.ids), source, target
 
     def _with_terms(self, found, texts, terms, prefix_ids, languages):
-        """Returns `Translations` with the targets of terms.
+        """Returns `TranslationBatch` with the targets of terms.
 
         Args:
-            found: `Translations`.
+            found: `TranslationBatch`.
             texts, terms: as for `translate`.
             prefix_ids: int32 [batch, prefix], with which the translations begin.
             languages: tuple of the languages, empty for a bilingual model.
@@ -208,13 +208,13 @@ class GraphTranslator(SearchPredictor):
         return self.translate(text, None, 1, None, *languages)._asdict()
 
     def _as_texts(self, hypotheses, truncated):
-        """Returns the `Translations` of `Hypotheses` [batch, n_best]."""
+        """Returns the `TranslationBatch` of `Hypotheses` [batch, n_best]."""
         with ops.on_host():
             batch, n_best, length = tf.unstack(tf.shape(hypotheses.ids))
             ids = tf.reshape(hypotheses.ids, [batch * n_best, length])
             texts = self.tokenizer.target.decode(ids)
             texts = tf.reshape(texts, [batch, n_best])
-        return Translations(texts, hypotheses.scores, truncated)
+        return TranslationBatch(texts, hypotheses.scores, truncated)
 
     def translate_tokens(
         self, texts, prefixes=None, n_best=1, source_language=None, target_language=None
@@ -261,7 +261,7 @@ class GraphTranslator(SearchPredictor):
             source_language, target_language: as for `translate`.
 
         Returns:
-            `Translations` [batch, 1].
+            `TranslationBatch` [batch, 1].
         """
         with ops.on_host():
             first, target_first = self.first_ids(source_language, target_language)

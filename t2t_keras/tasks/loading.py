@@ -74,7 +74,7 @@ def load(folder):
 
 
 def _why_not(folder):
-    """Returns a sentence that explains why a path is no saved predictor, and the fix."""
+    """Returns a sentence that explains why a path is not a saved predictor, and the fix."""
     if not os.path.isdir(folder):
         what = "is a file" if os.path.exists(folder) else "does not exist"
         return f"the folder {folder!r} {what}: give one that save or pipelines.train wrote."

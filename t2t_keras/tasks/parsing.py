@@ -317,7 +317,7 @@ def score_parses(parses, gold, parameters=None):
         includes them), and "all" and "length_40", the dicts of `bracketing.score_trees`.
 
     Raises:
-        InputError: as `bracketing.score_trees`, or if a parse is no text of a tree.
+        InputError: as `bracketing.score_trees`, or if a parse is not the text of a tree.
     """
     trees = [parse_tree(text) for text in as_strings(parses, "parses")]
     gold = as_trees(gold, "gold")

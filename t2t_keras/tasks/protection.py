@@ -298,7 +298,7 @@ def put_terms(translations, alignment, starts, ends, targets, begins=0):
     left, right = _word_ends(translations, alignment.starts, alignment.ends)  # [rows, target]
     begins = tf.zeros_like(lengths) + begins
     is_free = (alignment.ends > alignment.starts) & (left >= begins[:, tf.newaxis])
-    is_free &= _are_at(left, translations, r"[\p{L}\p{N}]")
+    is_free &= _characters_match(left, translations, r"[\p{L}\p{N}]")
     is_read = tf.reduce_any(is_source, axis=2)  # [rows, terms]
     place = tf.range(tf.shape(left)[1])
 
@@ -500,7 +500,7 @@ def _places(translations, lengths, alignment, marks):
     # A run behind a space and before a mark such as a slash stands so in the translation.
     spaces, letters = marks.spaces.values, marks.letters.values  # [all runs, 2]
     follows = marks.runs.with_values(spaces[:, 0] & ~spaces[:, 1] & ~letters[:, 1]).to_tensor()
-    follows &= ~opens & (before >= 0) & _are_at(places, translations, _BLANK)
+    follows &= ~opens & (before >= 0) & _characters_match(places, translations, _BLANK)
     places += tf.cast(follows, tf.int32)
     # The greatest of those up to each one
     count = tf.shape(places)[1]
@@ -531,8 +531,14 @@ def _word_ends(translations, starts, ends):
     )
 
 
-def _are_at(places, texts, pattern):
-    """Returns whether a pattern matches the characters at places, int32 [rows, places]: bool."""
+def _characters_match(places, texts, pattern):
+    """Returns bool [rows, places]: whether the character of a text at a place matches.
+
+    Args:
+        places: int32 [rows, places], indices of characters.
+        texts: string [rows].
+        pattern: an RE2 pattern of one character.
+    """
     characters = tf.strings.unicode_split(texts, "UTF-8")
     matches = tf.strings.regex_full_match(characters.values, pattern)
     matches = tf.pad(characters.with_values(matches).to_tensor(False), [[0, 0], [0, 1]])

@@ -54,7 +54,7 @@ class RequestKind:
     searches: bool = False  # whether a GPU may compile its beam search, see `SearchPredictor.run`
 
     def inputs_of(self, predictor):
-        """Returns the inputs with the languages of a predictor of many languages, a tuple."""
+        """Returns the inputs, a tuple; of many languages with those that name them."""
         if getattr(predictor, "languages", None) is None:
             return self.inputs
         # The tokens of source ids tell their language.

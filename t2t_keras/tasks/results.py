@@ -18,7 +18,7 @@ class Translation(NamedTuple):
     score: float
 
 
-class Translations(NamedTuple):
+class TranslationBatch(NamedTuple):
     """The translations of a batch, as tensors.
 
     Attributes:

@@ -130,17 +130,20 @@ class ShortlistTranslator(Translator):
         super().check()
         if self._vocabulary != self.tokenizer.fingerprint():
             raise InputError(
-                "the shortlist is of another vocabulary than the translator: learn it from the "
-                "shards of the translator's own run."
+                "the translator's vocabulary is not the one that the shortlist was learned with: "
+                "learn a shortlist from the shards of the translator's own run."
             )
         beam_size, most = self.settings.beam_size, self._common.shape[0] // 2
         if beam_size > most:
-            raise InputError(f"beam_size is {beam_size}: with a shortlist give at most {most}.")
+            raise InputError(
+                f"beam_size is {beam_size}: with this shortlist give at most {most}, half of the "
+                "candidates of an empty sentence."
+            )
 
     def save(self, folder):
         raise InputError(
-            f"{folder} cannot contain a shortlist: save the translator that it was made from, "
-            "and the shortlist by its own `save`."
+            f"a translator with a shortlist cannot be saved to {folder}: save the translator that "
+            "it was made from, and the shortlist with `Shortlist.save`."
         )
 
     @property

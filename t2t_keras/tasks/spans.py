@@ -287,7 +287,7 @@ KINDS = {
     "exclamation mark": ("", r"[^\x00-\x7F\x{E000}-\x{E0FF}]!+"),
 }  # fmt: skip
 """{kind: (its mark, its RE2 pattern)}. Where several begin at one place the first one counts. The
-mark "" is for what is no span, though another kind would begin in it."""
+mark "" is for text that is not a span, although another kind could begin in it."""
 
 _ENTITY = r"&(?:amp;)*(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);"
 _READ, _SYNTAX = r"[\p{L}\p{M}\p{N}\p{P}\p{Cf}]", r"[#%*@\[\]\\_{}]"
@@ -436,7 +436,7 @@ def put_spans(translations, marks, spans):
 
 
 def as_read(sentences):
-    """Returns masked sentences without the marks before characters of entities."""
+    """Returns masked sentences as a reader sees them: without the marks of HTML entities."""
     return tf.strings.regex_replace(sentences, f"{CHARACTER}{_IGNORED}|{CHARACTER}", "")
 
 

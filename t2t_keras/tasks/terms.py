@@ -139,7 +139,10 @@ def _check_term(place, source, target):
     for phrase in (source, target):
         is_text = isinstance(phrase, str) and phrase.replace("\0", " ").strip()
         if not is_text or phrase.splitlines() != [phrase]:
-            raise InputError(f"{place} has {source!r}: {target!r}: give text on one line for both.")
+            raise InputError(
+                f"{place} has the term {source!r} with the translation {target!r}: give each as "
+                "one line that is not blank."
+            )
         if "\t" in phrase:
             raise InputError(f"{place} has {phrase!r}: leave the tab out.")
         if re.search(ALL_MARKS, phrase):

@@ -56,7 +56,7 @@ class TokenTranslations(NamedTuple):
         source_spans: int32 [batch, n_best, length, 2], begin and end of the source characters that
             each token attends to most; 0, 0 for the end, a language's token, padding, and if the
             source has none.
-        truncated: bool [batch], as in `Translations`.
+        truncated: bool [batch], as in `TranslationBatch`.
     """
 
     texts: tf.Tensor

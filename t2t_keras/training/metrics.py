@@ -65,7 +65,7 @@ class TokenMean(HasFastForms, keras.metrics.Metric):
         if not labels.shape.is_fully_defined():
             with ops.on_host():
                 same = tf.reduce_all(tf.shape(labels) == tf.shape(predictions)[:rank])
-                same = tf.debugging.Assert(same, ["labels have another shape than predictions"])
+                same = tf.debugging.Assert(same, ["labels and predictions have different shapes"])
             with tf.control_dependencies([same]):
                 labels = tf.identity(labels)
         values = (self.values_from_terms if from_terms else self.values)(labels, y_pred)

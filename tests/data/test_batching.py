@@ -109,8 +109,8 @@ def test_a_class_0_is_no_padding():
     (ROWS, "examples are a list: give a tf.data.Dataset"),
     (_generated(tf.float32), "float32.* as source: give"),
     (_generated(tf.int32).padded_batch(2), r"shape=\(None, None\).* as source: give"),
-    (_generated(tf.int32).map(lambda a, b: {"input_ids": a, "labels": b}), "hold .'input_ids'"),
-    (_generated(tf.int32).map(lambda a, b: (a, b, b)), "hold .*: give"),
+    (_generated(tf.int32).map(lambda a, b: {"input_ids": a, "labels": b}), "have .'input_ids'"),
+    (_generated(tf.int32).map(lambda a, b: (a, b, b)), "have .*: give"),
     (_generated(tf.int32).map(lambda a, b: (a, {"target": b})), "as target: give"),
     (tf.data.Dataset.from_tensor_slices({"source": ["a"], "target": ["b"]}), "encode_pairs"),
 ])  # fmt: skip

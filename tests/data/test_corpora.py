@@ -43,7 +43,7 @@ def test_folder_mistakes_are_input_errors(tmp_path):
 
     with pytest.raises(InputError, match="nowhere"):
         FolderCorpus(str(tmp_path / "nowhere"), "en", "de")
-    check("there is none")
+    check("found: none")
     check("train.en is empty", train__en=b"", train__de=b"")
     check("'train.de', 'train.en'", "test")
     check("train.en has 2.*train.de has 3", train__en=b"one\ntwo\n", train__de=b"1\n2\n3")
@@ -82,7 +82,7 @@ def test_names_of_files_are_one_in_nfc_and_in_nfd(tmp_path):
 
 @pytest.mark.parametrize(("name", "languages", "message"), [
     ("train.en", ("en", "en"), "source and target are both 'en'"),
-    ("train.tok.en", ("en", "tok.en"), "'train.tok.en' of .* fits both en and tok.en"),
+    ("train.tok.en", ("en", "tok.en"), "'train.tok.en' of .* matches both en and tok.en"),
 ])  # fmt: skip
 def test_one_file_is_never_both_sides(name, languages, message, tmp_path):
     (tmp_path / name).write_text("one\n")

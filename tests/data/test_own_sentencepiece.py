@@ -83,7 +83,9 @@ def test_placeholders_and_dropout_need_a_model_with_bytes(own_model):
 @pytest.mark.parametrize("content", [b"", b"a\t0\nb\t-1\n", b'{"version": "1.0"}', b"\x08\x01"])
 def test_files_that_are_no_model_are_named(content, tmp_path):
     (tmp_path / "spm.model").write_bytes(content)
-    with pytest.raises(InputError, match=r"spm.model is no SentencePiece model \(.*\): give the"):
+    with pytest.raises(
+        InputError, match=r"spm.model is not a SentencePiece model \(.*\): give the"
+    ):
         load_tokenizer(tmp_path / "spm.model")
     with pytest.raises(InputError, match=r"none.model cannot be read \(No such file"):
         read_sentencepiece(tmp_path / "none.model")

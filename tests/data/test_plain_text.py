@@ -150,7 +150,7 @@ def test_errors_name_the_place_and_the_fix(tmp_path):
     (tmp_path / "val.de").write_text("")
     with pytest.raises(InputError, match=r"'train.de', 'train.en'.*by its language"):
         TextFolder(tmp_path).examples("train")
-    with pytest.raises(MissingTextError, match=r"train\.….fr in .*there is none"):
+    with pytest.raises(MissingTextError, match=r"train\.….fr in .*found: none"):
         TextFolder(tmp_path, "fr").examples("train")
     with pytest.raises(InputError, match="is empty"):
         TextFolder(tmp_path, "de").examples("val")

@@ -63,7 +63,9 @@ def test_a_corpus_that_changed_is_refused_by_its_file(run, name):
     config, workdir, folder = run
     rewrite(folder / name)
     split = name.partition(".")[0]
-    message = rf"{folder}/+{name} \(split '{split}'\) has another text .* --accept_corpus_changes"
+    message = (
+        rf"{folder}/+{name} \(split '{split}'\) has a text that differs .* --accept_corpus_changes"
+    )
     config.data.folder = f"{folder}/"
     before = [path.read_bytes() for path in workdir.path.glob("*.json")]
     for _ in range(2):
@@ -77,7 +79,7 @@ def test_a_change_of_the_corpus_is_accepted_once(run, caplog):
     rewrite(folder / "val.de")
     shards = (workdir.tokens / "val" / "report.json").read_bytes()
     prepare(config, workdir, accept_corpus_changes=True)
-    assert f"{folder}/val.de (split 'val') has another text" in caplog.text
+    assert f"{folder}/val.de (split 'val') has a text that differs" in caplog.text
     caplog.clear()
     prepare(config, workdir)
     assert not caplog.records
@@ -119,7 +121,7 @@ def test_a_worker_names_what_differs_from_its_chief(run):
     assert workdir.difference_from_chief(make_task(config)) is None
     rewrite(folder / "train.de")
     found = workdir.difference_from_chief(make_task(config))
-    assert found == f"{folder}/train.de has another text here than in the chief"
+    assert found == f"{folder}/train.de has a text that differs from the chief's"
     config.train.label_smoothing = 0.2
     found = workdir.difference_from_chief(make_task(config))
     assert found == "config.train.label_smoothing is 0.2 here and 0.3 in the chief"

@@ -121,7 +121,7 @@ def test_a_process_ends_with_the_line_and_the_code():
     ("translate", ["--source_language=en", "--target_language=de"],
      "source_language is 'en', and this model translates"),
     ("translate", ["--apache_beam=", "--input=setup.cfg", "--output=out", "--parallel_batches=2"],
-     "are only for this process"),
+     "know neither --parallel_batches nor"),
     ("translate", [f"--input={ROOT}/LICENSE", "--line_buffered", "--output=out"],
      "appears when it is complete"),
 ])  # fmt: skip
@@ -184,7 +184,7 @@ def test_a_config_that_needs_a_folder_says_so(config):
 
 
 def test_a_folder_without_the_files_says_which_are_missing(tmp_path):
-    message = r"one file named train.….en or train.….en.gz in .*; there is none: it holds nothing"
+    message = r"one file named train.….en or train.….en.gz in .*; found: none. The folder contain"
     with pytest.raises(InputError, match=message):
         FolderCorpus(tmp_path, "en", "de").examples("train")
 

@@ -57,7 +57,9 @@ def test_runs_that_do_not_fit_together_are_refused(trained, other):
     texts = [line for pair in pairs(200, seed=9) for line in pair]
     shutil.rmtree(other / "vocabulary")
     train_tokenizer("bpe", texts, 330).save(other / "vocabulary")
-    with pytest.raises(InputError, match=rf"{other} has another vocabulary than {trained}: give"):
+    with pytest.raises(
+        InputError, match=rf"{other} and {trained} have different vocabularies: give"
+    ):
         Workdir(trained).load_predictor([newest, other])
     config = read_json(other / "config.json")
     (other / "config.json").write_text(json.dumps(config | {"task": "parsing"}))

@@ -160,10 +160,10 @@ def test_a_worker_with_another_config_or_text_is_refused(different, hosts, tmp_p
     if different == "config":
         changed, message = ["--config.train.label_smoothing=0.2"], "label_smoothing is 0.2 here and"
     else:
-        path, message = hosts.folders[1] / "text" / "train.de", "train.de has another text here"
+        path, message = hosts.folders[1] / "text" / "train.de", "train.de has a text that differs"
         path.write_text(path.read_text().replace("null", "nil"))
     workers = hosts.train(0, *flags), hosts.train(1, *flags, *changed)
-    assert "worker 1 has another config or corpus" in end(workers[0], 1)
+    assert "worker 1 differs from the chief in its config or corpus" in end(workers[0], 1)
     assert message in end(workers[1], 1)
 
 

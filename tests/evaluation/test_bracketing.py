@@ -185,7 +185,7 @@ def test_trees_over_several_lines_and_gzipped(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize(("gold", "test", "message"), [
     ("(S (NN x))\n", "(S (NN x))\n\n(S (NN x))\n", "1 gold and 3 test"),
-    ("(S (NN x))\n", "(S (NN x)\n", "test.mrg, line 1: 1 brackets are open"),
+    ("(S (NN x))\n", "(S (NN x)\n", "test.mrg, line 1: 1 brackets are not closed"),
     ("(S (NN x))\n(S (NN x)))\n", "(S (NN x))\n\n", "gold.mrg, line 2: a ')' too many"),
     ("(S (NN x))\n(S x (NN y))\n", "\n\n", "gold.mrg, line 2: bracket (S"),
     ("(S (NN x))\nx\n", "\n\n", "gold.mrg, line 2: 'x' outside"),

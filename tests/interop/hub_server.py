@@ -44,7 +44,7 @@ def serving(models):
             of_files_alone = code == "GatedRepo"
             if name in models and not (name in self.server.refused and not of_files_alone):
                 if api:
-                    return self._send(json.dumps(_described(name, models[name], api[2])).encode())
+                    return self._send(json.dumps(_api_answer(name, models[name], api[2])).encode())
                 found = models[name] / file[3]
                 if of_files_alone and name in self.server.refused:
                     pass
@@ -101,7 +101,7 @@ def commit_of(folder):
     return hashlib.sha1("\n".join(names).encode()).hexdigest()
 
 
-def _described(name, folder, kind):
+def _api_answer(name, folder, kind):
     files = [(path.name, path.stat().st_size) for path in sorted(folder.iterdir())]
     if kind == "tree":
         return [{"type": "file", "path": n, "size": size, "oid": n} for n, size in files]
