@@ -5,12 +5,14 @@ Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer
 which texts are empty.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import functools
 import hashlib
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -20,6 +22,7 @@ from t2t_keras.data.ragged import rows_of
 from t2t_keras.data.texts import as_batch, as_ids
 from t2t_keras.errors import InputError
 from t2t_keras.ops import PAD_ID
+from t2t_keras.types import Array, Encoder, Ids, StrPath, Texts
 
 EOS_ID = 1
 """End of sequence: the last id of every source and every target."""
@@ -80,14 +83,14 @@ class Tokenizer(tf.Module):
         placeholder_ids: range, the ids of the placeholders.
 
     Args:
-        kind: str, such as `bpe`.
-        model: bytes, the content of `model_file`, from which the subclass was built.
+        kind: such as `bpe`.
+        model: the content of `model_file`, from which the subclass was built.
         pieces: string `[vocab_size]`, the text of each id.
         languages: `LanguageTemplate` of a model of many languages; None for a bilingual model. No
             text is encoded as a language token, and `decode` leaves these tokens out. Their ids
             belong to pieces, or follow the last piece and get pieces such as `<2de>`.
-        placeholders: int, number of tokens such as `<ph1>` after all others. No text is encoded as
-            one of them either, and `decode` leaves them out; see `placeholders.py`.
+        placeholders: number of tokens such as `<ph1>` after all others. No text is encoded as one
+            of them either, and `decode` leaves them out; see `placeholders.py`.
     """
 
     kinds = ()
@@ -95,7 +98,14 @@ class Tokenizer(tf.Module):
     adds_eos = True
     pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
 
-    def __init__(self, kind, model, pieces, languages=None, placeholders=0):
+    def __init__(
+        self,
+        kind: str,
+        model: bytes,
+        pieces: tf.Tensor,
+        languages: Any = None,
+        placeholders: int = 0,
+    ):
         super().__init__(name="tokenizer")
         self.kind = kind
         self.languages = languages
@@ -111,11 +121,11 @@ class Tokenizer(tf.Module):
         self._pieces = pieces
 
     @property
-    def target(self):
+    def target(self) -> Tokenizer:
         """The `Tokenizer` of the targets; this one, unless they have their own vocabulary."""
         return self
 
-    def encode(self, texts):
+    def encode(self, texts: Texts) -> tf.RaggedTensor:
         """Splits texts into tokens, without begin or end of sequence.
 
         Args:
@@ -129,14 +139,11 @@ class Tokenizer(tf.Module):
         """
         raise NotImplementedError
 
-    def encode_with_offsets(self, texts):
+    def encode_with_offsets(self, texts: Texts) -> TokenOffsets:
         """Returns the ids of `encode` and the part of the text that each token covers.
 
         Args:
             texts: as for `encode`.
-
-        Returns:
-            `TokenOffsets`.
 
         Example:
 
@@ -144,7 +151,7 @@ class Tokenizer(tf.Module):
         """
         raise NotImplementedError
 
-    def decode(self, ids):
+    def decode(self, ids: Ids) -> tf.Tensor:
         """Joins tokens to text.
 
         Args:
@@ -163,7 +170,7 @@ class Tokenizer(tf.Module):
             ids = ids.to_tensor()
         return self._join(tf.ragged.boolean_mask(ids, self._is_text(ids)))
 
-    def decode_with_offsets(self, ids):
+    def decode_with_offsets(self, ids: Ids) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Joins tokens to text, as `decode` does, and returns the offsets of each token in it.
 
         Args:
@@ -219,7 +226,7 @@ class Tokenizer(tf.Module):
             parallel_iterations=1,
         )[1]
 
-    def pieces(self, ids):
+    def pieces(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         """Returns the text of each id, an empty string for padding.
 
         Args:
@@ -232,14 +239,14 @@ class Tokenizer(tf.Module):
             return ids.with_flat_values(self.pieces(ids.flat_values))
         return tf.where(ids == PAD_ID, "", tf.gather(self._pieces, ids))
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """Returns a str: if it is equal, all texts are encoded equally."""
         reserved = "" if self.languages is None else f"{self.languages}\n"
         reserved += f"{self.placeholder_ids}\n" if self.placeholder_ids else ""
         content = f"{reserved}{self.kind}\n".encode() + self.model_bytes
         return hashlib.sha256(content).hexdigest()
 
-    def save(self, directory):
+    def save(self, directory: StrPath) -> None:
         """Writes the two files that `load_tokenizer` reads.
 
         Args:
@@ -304,7 +311,7 @@ def _with_languages(pieces, languages):
     return tf.concat([pieces, tf.constant([f"<2{code}>" for _, code in added], tf.string)], axis=0)
 
 
-def encode_with_eos(texts, tokenizer):
+def encode_with_eos(texts: Array, tokenizer: Encoder) -> tf.RaggedTensor:
     """Returns the ids of texts, each followed by the end-of-sequence id.
 
     Args:
@@ -334,7 +341,7 @@ def valid_utf8(texts):
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
 
-def is_blank(texts):
+def is_blank(texts: Array) -> tf.Tensor:
     """Returns whether each text is blank, bool of the shape of texts.
 
     A blank text is empty or consists of white space, control characters and Unicode's

@@ -12,6 +12,7 @@ batches have one.
 """
 
 import abc
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +21,7 @@ from t2t_keras.data.base_tokenizer import BOS_ID, PAD_ID
 from t2t_keras.data.shards import PAIRS_PER_SHARD, RaggedPairs
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
+from t2t_keras.types import Batch
 
 
 class Batcher(abc.ABC):
@@ -29,15 +31,15 @@ class Batcher(abc.ABC):
     """
 
     @no_autograph
-    def __call__(self, examples, seed=None):
+    def __call__(self, examples: tf.data.Dataset, seed: int | None = None) -> tf.data.Dataset:
         """Batches a dataset of pairs.
 
         Args:
             examples: dataset of `{"source": [n], "target": [m]}` or `(source, target)`, integers
                 of any type that end with the end-of-sequence id. In vectors of a static length the
                 ids 0 are padding and left out.
-            seed: int, shuffles the batches of each shard of `PAIRS_PER_SHARD` pairs. Each
-                iteration over the dataset, and so each epoch, has another order. As with
+            seed: shuffles the batches of each shard of `PAIRS_PER_SHARD` pairs. Each iteration over
+                the dataset, and so each epoch, has another order. As with
                 `tf.data.Dataset.shuffle`, the orders also depend on `tf.random.set_seed`. None
                 keeps the order of lengths.
 
@@ -61,7 +63,7 @@ class Batcher(abc.ABC):
         return deterministic(self.batches(shards, shuffle=seed is not None))
 
     @no_autograph
-    def batches(self, shards, shuffle, skip=0):
+    def batches(self, shards: tf.data.Dataset, shuffle: bool, skip: int = 0) -> tf.data.Dataset:
         """Batches a dataset of shards.
 
         Args:
@@ -86,7 +88,7 @@ class Batcher(abc.ABC):
     padded_sides = ("source", "target")  # those where the id 0 is padding
     max_lengths = None  # (source, target), the longest sides of a pair; None: any
 
-    def check_length(self, longest):
+    def check_length(self, longest: int) -> None:
         """Raises InputError if a side of `longest` tokens cannot be batched."""
         if self.max_lengths and longest > min(self.max_lengths):
             raise InputError(f"a pair of {longest}{self._too_long()}")
@@ -108,7 +110,7 @@ class Batcher(abc.ABC):
             return RaggedPairs(*map(tf.identity, pairs))
 
     @abc.abstractmethod
-    def assign_batches(self, lengths, seed):
+    def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
         """Decides which pairs share a batch.
 
         Args:
@@ -122,7 +124,7 @@ class Batcher(abc.ABC):
         """
 
     @abc.abstractmethod
-    def make_batch(self, pairs, members):
+    def make_batch(self, pairs: RaggedPairs, members: tf.Tensor | tf.RaggedTensor) -> Batch:
         """Makes one batch.
 
         Args:
@@ -173,7 +175,12 @@ class LengthBuckets(Batcher):
         (['source_ids', 'target_ids'], 2, True)
     """
 
-    def __init__(self, tokens_per_batch, batch_multiple=1, bucket_lengths=None):
+    def __init__(
+        self,
+        tokens_per_batch: int,
+        batch_multiple: int = 1,
+        bucket_lengths: Sequence[int | tuple[int, int]] | None = None,
+    ):
         if tokens_per_batch < 1 or batch_multiple < 1:
             raise InputError(
                 f"tokens_per_batch {tokens_per_batch} and batch_multiple {batch_multiple} must be "
@@ -188,7 +195,7 @@ class LengthBuckets(Batcher):
             self.shapes = _SmallestShapes(tokens_per_batch, batch_multiple)
         self.max_lengths = self.shapes.max_lengths
 
-    def assign_batches(self, lengths, seed):
+    def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
         order = tf.range(tf.shape(lengths, tf.int64)[0])
         if seed is not None:  # sorting is stable, so equal lengths stay shuffled
             order = tf.random.experimental.stateless_shuffle(order, seed, alg="philox")
@@ -197,7 +204,7 @@ class LengthBuckets(Batcher):
         batches = tf.RaggedTensor.from_row_splits(order, splits, validate=False)
         return batches if seed is None else _shuffle_rows(batches, seed)
 
-    def make_batch(self, pairs, members):
+    def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
         source, labels = tf.gather(pairs.source, members), tf.gather(pairs.target, members)
         return make_decoder_batch(*self.shapes.pad(source, labels))
 
@@ -318,7 +325,7 @@ class Packing(Batcher):
         InputError: if row_length is not from 1 to tokens_per_batch.
     """
 
-    def __init__(self, tokens_per_batch, row_length, batch_multiple=1):
+    def __init__(self, tokens_per_batch: int, row_length: int, batch_multiple: int = 1):
         if not 1 <= row_length <= tokens_per_batch:
             raise InputError(
                 f"row_length {row_length} must be at least 1 and at most tokens_per_batch "
@@ -331,7 +338,7 @@ class Packing(Batcher):
         self._rows = rows // batch_multiple * batch_multiple or rows
         self.max_lengths = row_length, row_length
 
-    def assign_batches(self, lengths, seed):
+    def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
         # Rows are filled in one fixed random order, so that their number never changes.
         order = tf.range(tf.shape(lengths, tf.int64)[0])
         order = tf.random.experimental.stateless_shuffle(order, [0, 0], alg="philox")
@@ -343,7 +350,7 @@ class Packing(Batcher):
         splits = tf.concat([tf.range(0, count, self._rows), [count]], axis=0)
         return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
 
-    def make_batch(self, pairs, members):
+    def make_batch(self, pairs: RaggedPairs, members: tf.RaggedTensor) -> Batch:
         source, source_segments, source_positions = self.pack(pairs.source, members)
         labels, target_segments, target_positions = self.pack(pairs.target, members)
         inputs, labels, weights = make_decoder_batch(
@@ -359,7 +366,9 @@ class Packing(Batcher):
         inputs["target_ids"] = tf.where(first, BOS_ID, inputs["target_ids"])
         return inputs, labels, weights
 
-    def pack(self, sequences, members):
+    def pack(
+        self, sequences: tf.RaggedTensor, members: tf.RaggedTensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns ids, segments and positions of one side, int32 `[rows, row_length]` each."""
         ids = tf.gather(sequences, members.values)  # [pairs, (length)]
         lengths = ids.row_lengths()
@@ -389,7 +398,7 @@ class Packing(Batcher):
         return _collect_splits(tf.shape(lengths, tf.int64)[0], add_row)
 
 
-def make_decoder_batch(source_ids, labels, **more_inputs):
+def make_decoder_batch(source_ids: tf.Tensor, labels: tf.Tensor, **more_inputs: tf.Tensor) -> Batch:
     """Makes a batch from padded sources and labels.
 
     Args:
@@ -404,7 +413,7 @@ def make_decoder_batch(source_ids, labels, **more_inputs):
     return inputs, labels, tf.cast(labels != PAD_ID, tf.float32)
 
 
-def shift_right(labels, start_id=BOS_ID):
+def shift_right(labels: tf.Tensor, start_id: int = BOS_ID) -> tf.Tensor:
     """Returns the decoder's input that predicts labels, int32 [batch, target], 0 on padding."""
     starts = tf.fill([tf.shape(labels)[0], 1], start_id)
     return tf.where(labels != PAD_ID, tf.concat([starts, labels[:, :-1]], axis=1), PAD_ID)

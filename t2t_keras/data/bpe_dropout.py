@@ -14,8 +14,10 @@ import re
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.data.base_tokenizer import Tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import deterministic
+from t2t_keras.types import Corpus, Texts
 
 _WORD = "▁"  # first character of the tokens that begin a word
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
@@ -45,7 +47,7 @@ class BpeDropout:
     >>> write_shards(corpus, "train", BpeDropout(tokenizer, 0.1), directory)
     """
 
-    def __init__(self, tokenizer, rate, seed=0):
+    def __init__(self, tokenizer: Tokenizer, rate: float, seed: int = 0):
         check_bpe_dropout(tokenizer.kind, rate)
         if not tokenizer.has_bytes:
             raise InputError(
@@ -64,7 +66,7 @@ class BpeDropout:
         self._begins_word = np.array([piece.startswith(_WORD) for piece in self._pieces])
         self._smallest_parts = functools.lru_cache(1 << 18)(self._smallest_parts)
 
-    def encode(self, texts):
+    def encode(self, texts: Texts) -> tf.RaggedTensor:
         """Encodes texts, as `Tokenizer.encode` does; a graph calls Python for it."""
         usual = self._tokenizer.encode(texts)
         values, lengths = tf.numpy_function(
@@ -73,7 +75,7 @@ class BpeDropout:
         values, lengths = tf.ensure_shape(values, [None]), tf.ensure_shape(lengths, [None])
         return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """Returns a str: if it is equal, all texts are encoded equally."""
         return repr((self._tokenizer.fingerprint(), self._rate, self._seed))
 
@@ -128,13 +130,13 @@ class RepeatedCorpus:
     Args:
         corpus: an object with `examples(split)`; its other splits are unchanged.
         split: the training split's name.
-        repetitions: int, 1 or more.
+        repetitions: 1 or more.
     """
 
-    def __init__(self, corpus, split, repetitions):
+    def __init__(self, corpus: Corpus, split: str, repetitions: int):
         self._corpus, self._split, self._repetitions = corpus, split, repetitions
 
-    def examples(self, split):
+    def examples(self, split: str) -> tf.data.Dataset:
         """Returns the pairs of a split."""
         pairs = self._corpus.examples(split)
         if split != self._split:
@@ -146,7 +148,7 @@ class RepeatedCorpus:
         return deterministic(repeated.apply(tf.data.experimental.assert_cardinality(count)))
 
 
-def check_bpe_dropout(kind, rate):
+def check_bpe_dropout(kind: str, rate: float) -> None:
     """Raises InputError if a tokenizer of this kind has no merges, or the rate is not in [0, 1]."""
     if kind != "bpe":
         raise InputError(

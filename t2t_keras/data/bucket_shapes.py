@@ -9,7 +9,7 @@ import numpy as np
 _MOST_LENGTHS = 40  # of a side, among which to choose
 
 
-def bucket_lengths(max_length, count=16):
+def bucket_lengths(max_length: int, count: int = 16) -> tuple[int, ...]:
     """Returns at most `count` lengths of buckets up to max_length, ascending: tuple of int.
 
     Each is about a fixed factor longer than the one before, so that the fraction of padding is the
@@ -21,7 +21,9 @@ def bucket_lengths(max_length, count=16):
     return (*sorted(length for length in lengths if length < max_length), max_length)
 
 
-def bucket_shapes(lengths, max_length, count=16):
+def bucket_shapes(
+    lengths: np.ndarray, max_length: int, count: int = 16
+) -> tuple[tuple[int, int], ...]:
     """Returns at most `count` shapes that need the least padding: tuple of (int, int).
 
     Each shape is at least as long on both sides as the one before, and a pair gets the first
@@ -31,8 +33,8 @@ def bucket_shapes(lengths, max_length, count=16):
 
     Args:
         lengths: int [pairs, 2], tokens of sources and targets, at least one pair.
-        max_length: int, not less than any of them.
-        count: int, at least 2.
+        max_length: not less than any of them.
+        count: at least 2.
 
     Returns:
         Shapes (source, target), ascending. The last one has room for a pair of `max_length`.

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
 from t2t_keras.data.texts import as_pairs
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.graphs import deterministic
+from t2t_keras.types import StrPath
 
 _PAIRS_PER_STEP = 1024
 
@@ -45,7 +46,9 @@ class TFDSCorpus:
     >>> corpus.examples("train").take(1)
     """
 
-    def __init__(self, name, source_language, target_language, data_dir=None):
+    def __init__(
+        self, name: str, source_language: str, target_language: str, data_dir: StrPath | None = None
+    ):
         import tensorflow_datasets as tfds  # noqa: PLC0415 (slow to import)
 
         _require_two_sides(source_language, target_language)
@@ -68,12 +71,12 @@ class TFDSCorpus:
                     f"{name} has no feature {feature!r}; it has {_names(features)}"
                 )
 
-    def has_text(self, split):
+    def has_text(self, split: str) -> bool:
         """Returns whether the dataset contains a split, or the split of which it is a slice."""
         self._prepare()
         return split.partition("[")[0] in self._builder.info.splits
 
-    def examples(self, split):
+    def examples(self, split: str) -> tf.data.Dataset:
         """Returns the pairs of a split; downloads and prepares the dataset if necessary.
 
         Args:
@@ -131,7 +134,9 @@ class FolderCorpus:
         InputError: if there is no such folder, or both languages are the same.
     """
 
-    def __init__(self, folder, source_language, target_language, errors="strict"):
+    def __init__(
+        self, folder: StrPath, source_language: str, target_language: str, errors: str = "strict"
+    ):
         _require_two_sides(source_language, target_language)
         folder = local_path(folder)
         if not os.path.isdir(folder):
@@ -140,7 +145,7 @@ class FolderCorpus:
         self.source_language, self.target_language = source_language, target_language
         self._errors = errors
 
-    def examples(self, split):
+    def examples(self, split: str) -> tf.data.Dataset:
         """Returns the sentence pairs of a split, streamed from its two files.
 
         Args:
@@ -155,7 +160,7 @@ class FolderCorpus:
         """
         return aligned_files(*self.files(split).values(), self._errors)
 
-    def files(self, split):
+    def files(self, split: str) -> dict[str, str]:
         """Returns the files of a split, {"source": path, "target": path}.
 
         Raises:
@@ -172,7 +177,7 @@ class FolderCorpus:
             )
         return {side: os.path.join(self.folder, name) for side, name in names.items()}
 
-    def has_text(self, split):
+    def has_text(self, split: str) -> bool:
         """Returns whether there is any file of a split in one of the two languages.
 
         A file of another form counts, such as `test.en.bz2`, which `examples` refuses.
@@ -224,7 +229,7 @@ class MemoryCorpus:
             for split, rows in pairs.items()
         }
 
-    def examples(self, split):
+    def examples(self, split: str) -> tf.data.Dataset:
         """Returns the sentence pairs of a split.
 
         Args:
@@ -247,7 +252,7 @@ class MemoryCorpus:
         return deterministic(tf.data.Dataset.from_tensor_slices(texts))
 
 
-def aligned_files(source, target, errors="strict"):
+def aligned_files(source: StrPath, target: StrPath, errors: str = "strict") -> tf.data.Dataset:
     """Returns the sentence pairs of two files, streamed.
 
     Args:
@@ -278,13 +283,13 @@ def aligned_files(source, target, errors="strict"):
     return stream_pairs(pairs, count)
 
 
-def stream_pairs(pairs, count):
+def stream_pairs(pairs: Callable[[], Iterable], count: int) -> tf.data.Dataset:
     """Makes a dataset of pairs of text from a Python function.
 
     Args:
         pairs: function that returns an iterable of (source, target), str or bytes, the same ones
             at each call.
-        count: int, the number of pairs.
+        count: the number of pairs.
 
     Returns:
         A dataset of `{"source", "target"}` string scalars.
@@ -303,7 +308,7 @@ def stream_pairs(pairs, count):
     return deterministic(dataset.unbatch().apply(tf.data.experimental.assert_cardinality(count)))
 
 
-def text_digests(examples):
+def text_digests(examples: tf.data.Dataset) -> dict[str, str]:
     """Returns the SHA-256 of all sources and of all targets of a dataset of pairs.
 
     Args:
@@ -384,7 +389,7 @@ def _names(names):
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def count_lines(path, errors="strict"):
+def count_lines(path: StrPath, errors: str = "strict") -> int:
     """Returns the number of lines of a file; raises InputError if there is none, or no file."""
     if not os.path.isfile(path):
         what = "not a regular" if os.path.exists(path) else "there is no"

@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import os
 import re
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -18,8 +19,10 @@ from t2t_keras.data.base_tokenizer import EOS_ID, is_blank
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import MemoryCorpus, TFDSCorpus
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_text, stored_path, visible_names
+from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.data.texts import as_batch, as_strings
 from t2t_keras.errors import InputError, MissingTextError
+from t2t_keras.types import Array, Batch, StrPath, Texts
 
 _SHOWN = 5  # files in a warning
 _TEXT_FILE = re.compile(r"\.txt(\.(gz|bz2|xz|zst|zip))?$")  # all but gz are refused when read
@@ -37,7 +40,7 @@ class LabelEncoder:
 
     eos_id = EOS_ID
 
-    def __init__(self, names):
+    def __init__(self, names: Texts):
         self.names = as_strings(names, "labels")
         self._forms = list(map(nfc, self.names))
         if len(self.names) < 2 or len(set(self._forms)) < len(self.names) or not all(self.names):
@@ -45,7 +48,7 @@ class LabelEncoder:
         table = tf.lookup.KeyValueTensorInitializer(self._forms, tf.range(len(self.names)))
         self._table = tf.lookup.StaticHashTable(table, default_value=-1)
 
-    def encode(self, texts):
+    def encode(self, texts: Array) -> tf.RaggedTensor:
         """Returns the ids of class names: string `[batch]` → RaggedTensor int32 `[batch, (1)]`.
 
         Raises:
@@ -57,16 +60,16 @@ class LabelEncoder:
         with tf.control_dependencies([check] if check is not None else []):
             return tf.RaggedTensor.from_uniform_row_length(tf.identity(ids), 1)
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """Returns a str that differs between encoders of other classes."""
         return hashlib.sha256(repr(self.names).encode()).hexdigest()
 
-    def check(self, label, place):
+    def check(self, label: str, place: str) -> None:
         """Raises InputError if a label is not the name of a class.
 
         Args:
             label: str.
-            place: str, where it was found, for the message.
+            place: where it was found, for the message.
         """
         if nfc(label) not in self._forms:
             raise InputError(
@@ -91,13 +94,13 @@ class LabeledFolder:
         InputError: if there is no such folder.
     """
 
-    def __init__(self, folder, labels, errors="strict"):
+    def __init__(self, folder: StrPath, labels: LabelEncoder, errors: str = "strict"):
         folder = local_path(folder)
         if not os.path.isdir(folder):
             raise InputError(f"there is no folder {folder!r}; give one that holds labeled text")
         self.folder, self._labels, self._errors = folder, labels, errors
 
-    def examples(self, split):
+    def examples(self, split: str) -> tf.data.Dataset:
         """Returns the texts of a split and their classes, class by class.
 
         Args:
@@ -148,7 +151,7 @@ class LabeledFolder:
                 ", ".join(unread[:_SHOWN]) + (", …" if len(unread) > _SHOWN else ""),
             )
 
-    def has_text(self, split):
+    def has_text(self, split: str) -> bool:
         """Returns whether there is a folder of a split, or a file of one of its classes."""
         files = tuple(nfc(f"{split}.{label}") for label in self._labels.names)
         names = nfc_names(self.folder)
@@ -199,7 +202,14 @@ class LabeledTFDS(TFDSCorpus):
         InputError: for an unknown dataset or feature, or other classes than the dataset's.
     """
 
-    def __init__(self, name, labels, text="text", label="label", data_dir=None):
+    def __init__(
+        self,
+        name: str,
+        labels: LabelEncoder,
+        text: str = "text",
+        label: str = "label",
+        data_dir: StrPath | None = None,
+    ):
         super().__init__(name, text, label, data_dir=data_dir)
         self._names = getattr(self._builder.info.features[label], "names", None) or []
         if sorted(self._names) != sorted(labels.names):
@@ -208,7 +218,7 @@ class LabeledTFDS(TFDSCorpus):
                 f"{', '.join(labels.names)}: give the names of its classes"
             )
 
-    def examples(self, split):
+    def examples(self, split: str) -> tf.data.Dataset:
         """Returns the texts of a split and their classes.
 
         Args:
@@ -254,7 +264,13 @@ class LabeledBuckets(LengthBuckets):
 
     padded_sides = ("source",)  # a class may be 0
 
-    def __init__(self, tokens_per_batch, max_length, batch_multiple=1, bucket_lengths=None):
+    def __init__(
+        self,
+        tokens_per_batch: int,
+        max_length: int,
+        batch_multiple: int = 1,
+        bucket_lengths: Sequence[int | tuple[int, int]] | None = None,
+    ):
         super().__init__(tokens_per_batch, batch_multiple, bucket_lengths)
         if max_length < 2:
             raise InputError(f"max_length is {max_length}: give at least 2, a token and the end.")
@@ -262,10 +278,10 @@ class LabeledBuckets(LengthBuckets):
         self.max_length = max_length
         self.max_lengths = None  # texts are truncated
 
-    def assign_batches(self, lengths, seed):
+    def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
         return super().assign_batches(tf.minimum(lengths, self.max_length), seed)
 
-    def make_batch(self, pairs, members):
+    def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
         """Makes one batch.
 
         Returns:
@@ -281,7 +297,7 @@ class LabeledBuckets(LengthBuckets):
         return {"source_ids": ids}, tf.pad(labels, padding), weights
 
 
-def text_lines(path, errors="strict"):
+def text_lines(path: StrPath, errors: str = "strict") -> list[str]:
     """Returns the texts of a file, one on each line, plain or gzipped.
 
     Returns:

@@ -18,9 +18,10 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenOffsets
+from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenOffsets
 from t2t_keras.data.corpora import stream_pairs
 from t2t_keras.data.ragged import keep_where
+from t2t_keras.types import Corpus, Texts
 
 MAX_PLACEHOLDERS = 63
 """The marks U+E001 to U+E03F have the same first two bytes."""
@@ -56,7 +57,7 @@ class MarkedTokenizer:
     adds_eos = True
     pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
 
-    def __init__(self, tokenizer, placeholder_ids):
+    def __init__(self, tokenizer: Tokenizer, placeholder_ids: range):
         self.placeholder_ids = placeholder_ids
         self._tokenizer = tokenizer
 
@@ -66,7 +67,7 @@ class MarkedTokenizer:
         return self
 
     @property
-    def vocab_size(self):
+    def vocab_size(self) -> int:
         """The number of ids."""
         return self._tokenizer.vocab_size
 
@@ -75,13 +76,13 @@ class MarkedTokenizer:
         """The `LanguageTemplate` of a model of many languages; None for a bilingual model."""
         return getattr(self._tokenizer, "languages", None)
 
-    def encode(self, texts):
+    def encode(self, texts: Texts) -> tf.RaggedTensor:
         """Encodes texts, as `Tokenizer.encode` does, with a token for each mark."""
         ids = self._tokenizer.encode(texts)
         values, is_first = self._merge(ids.values)
         return keep_where(is_first, ids.with_values(values))[0]
 
-    def encode_with_offsets(self, texts):
+    def encode_with_offsets(self, texts: Texts) -> TokenOffsets:
         """Encodes texts with offsets, as `Tokenizer.encode_with_offsets` does."""
         found = self._tokenizer.encode_with_offsets(texts)
         values, is_first = self._merge(found.ids.values)
@@ -102,7 +103,7 @@ class MarkedTokenizer:
         values = tf.where(is_mark, self.placeholder_ids.start + number - 1, values)
         return values, ~(before[1:-1] | before[:-2])
 
-    def decode(self, ids):
+    def decode(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Joins tokens to text, as `Tokenizer.decode` does, with a mark for each placeholder.
 
         Bytes that spell U+E000 to U+E0FF are dropped: only placeholders make marks.
@@ -123,11 +124,11 @@ class MarkedTokenizer:
         size = tf.shape(ids)
         return self._tokenizer.decode(tf.reshape(tf.stack(parts, axis=2), [size[0], 3 * size[1]]))
 
-    def pieces(self, ids):
+    def pieces(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         """Returns the text of each id, as `Tokenizer.pieces` does."""
         return self._tokenizer.pieces(ids)
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """Returns a str: if it is equal, all texts are encoded equally."""
         return repr((self._tokenizer.fingerprint(), self.placeholder_ids))
 
@@ -141,7 +142,7 @@ class MarkedCorpus:
     Args:
         corpus: an object with `examples(split)`; its other splits are unchanged.
         split: the training split's name.
-        placeholders: int, 1 to `MAX_PLACEHOLDERS`.
+        placeholders: 1 to `MAX_PLACEHOLDERS`.
         fraction: float above 0 up to 1, of the pairs. Pairs without counterparts stay unchanged.
         seed: int.
 
@@ -153,11 +154,11 @@ class MarkedCorpus:
     >>> write_shards(corpus, "train", marked, directory)
     """
 
-    def __init__(self, corpus, split, placeholders, fraction, seed):
+    def __init__(self, corpus: Corpus, split: str, placeholders: int, fraction: float, seed: int):
         self._corpus, self._split = corpus, split
         self._placeholders, self._fraction, self._seed = placeholders, fraction, seed
 
-    def examples(self, split):
+    def examples(self, split: str) -> tf.data.Dataset:
         """Returns the pairs of a split."""
         examples = self._corpus.examples(split)
         if split != self._split:

@@ -19,9 +19,11 @@ from t2t_keras.data.batching import Batcher, LengthBuckets, Packing, shift_right
 from t2t_keras.data.corpora import TFDSCorpus, count_lines, stream_pairs
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
 from t2t_keras.data.shard_writing import Filters
+from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.data.texts import as_list
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.graphs import deterministic
+from t2t_keras.types import Batch, StrPath
 
 
 class TextFolder:
@@ -37,7 +39,7 @@ class TextFolder:
         InputError: if there is no such folder.
     """
 
-    def __init__(self, folder: str | os.PathLike, language: str = "", errors: str = "strict"):
+    def __init__(self, folder: StrPath, language: str = "", errors: str = "strict"):
         folder = local_path(folder)
         if not os.path.isdir(folder):
             raise InputError(f"there is no folder {folder!r}; give one that holds text")
@@ -95,7 +97,7 @@ class TextTFDS(TFDSCorpus):
         InputError: for an unknown dataset or feature.
     """
 
-    def __init__(self, name: str, text: str = "text", data_dir: str | os.PathLike | None = None):
+    def __init__(self, name: str, text: str = "text", data_dir: StrPath | None = None):
         super().__init__(name, text, data_dir=data_dir)
 
 
@@ -117,7 +119,7 @@ class NoTarget:
 class TextFilters(Filters):
     """The limits of `Filters` for texts without a target."""
 
-    def reject_reasons(self, source_texts, target_texts, source_ids, target_ids):
+    def reject_reasons(self, source_texts, target_texts, source_ids, target_ids) -> tf.Tensor:
         """Finds the first reason for which each text is dropped; see `Filters`."""
         del target_texts, target_ids
         return super().reject_reasons(source_texts, source_texts, source_ids, source_ids)
@@ -157,7 +159,7 @@ def encode_texts(texts: Any, tokenizer: Any) -> tf.data.Dataset:
 class TextBuckets(LengthBuckets):
     """Length bucketing of texts, each a row of its own; arguments as for `LengthBuckets`."""
 
-    def make_batch(self, pairs, members):
+    def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
         """Makes one batch.
 
         Returns:
@@ -172,7 +174,7 @@ class TextBuckets(LengthBuckets):
 class TextPacking(Packing):
     """Packing of texts: rows that hold several whole texts; arguments as for `Packing`."""
 
-    def make_batch(self, pairs, members):
+    def make_batch(self, pairs: RaggedPairs, members: tf.RaggedTensor) -> Batch:
         """Makes one batch.
 
         Returns:
@@ -225,7 +227,7 @@ class TextStream(Batcher):
         rows = tokens_per_batch // row_length
         self._rows = rows // batch_multiple * batch_multiple or rows
 
-    def assign_batches(self, lengths, seed):
+    def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
         total = tf.reduce_sum(tf.cast(lengths[:, 0], tf.int64))
         rows = tf.range(-(-total // self.row_length))
         if seed is not None:
@@ -234,7 +236,7 @@ class TextStream(Batcher):
         splits = tf.concat([tf.range(0, count, self._rows), [count]], axis=0)
         return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
 
-    def make_batch(self, pairs, members):
+    def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
         """Makes one batch.
 
         Args:

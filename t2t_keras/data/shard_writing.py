@@ -7,6 +7,8 @@ that `write_shards` and the Apache Beam pipeline of `apache_beam_shards.py` writ
 Start with `write_shards`. A killed preparation resumes after its last journal entry.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import hashlib
@@ -16,6 +18,7 @@ import os
 import re
 import shutil
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -34,6 +37,7 @@ from t2t_keras.data.files import (
 from t2t_keras.data.shards import FILE_ENDINGS, PAIRS_PER_SHARD, REPORT, RaggedPairs
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
+from t2t_keras.types import Corpus, Encoder, StrPath
 
 PAIRS_PER_BLOCK = 8192
 REASONS = ("bad UTF-8", "empty side", "over-length", "length ratio")
@@ -47,15 +51,15 @@ _OWN_FILE = re.compile(  # a temporary name is of a process that was killed
 
 
 def write_shards(
-    corpus,
-    split,
-    tokenizer,
-    directory,
-    filters=None,
-    shards=None,
-    progress=None,
-    target_tokenizer=None,
-):
+    corpus: Corpus,
+    split: str,
+    tokenizer: Encoder,
+    directory: StrPath,
+    filters: Filters | None = None,
+    shards: int | None = None,
+    progress: Callable[[int], object] | None = None,
+    target_tokenizer: Encoder | None = None,
+) -> FilterReport:
     """Tokenizes a split of a corpus and writes it as token shards.
 
     The split's folder appears when it is complete. Until then its files are in a hidden folder
@@ -71,9 +75,6 @@ def write_shards(
         progress: function that is called with the number of pairs read so far.
         target_tokenizer: tokenizer of the targets if their vocabulary differs, such as
             `LabelEncoder`; None: `tokenizer`.
-
-    Returns:
-        A `FilterReport`.
 
     Raises:
         InputError: if no pair is left.
@@ -121,7 +122,13 @@ class Filters:
     max_length: int | None = None
     max_ratio: float | None = None
 
-    def reject_reasons(self, source_texts, target_texts, source_ids, target_ids):
+    def reject_reasons(
+        self,
+        source_texts: tf.Tensor,
+        target_texts: tf.Tensor,
+        source_ids: tf.RaggedTensor,
+        target_ids: tf.RaggedTensor,
+    ) -> tf.Tensor:
         """Finds the first reason for which each pair is dropped.
 
         Args:
@@ -161,7 +168,7 @@ class FilterReport:
     longest: list = dataclasses.field(default_factory=lambda: [0, 0])
 
     @classmethod
-    def of_block(cls, counts, pairs):
+    def of_block(cls, counts: np.ndarray, pairs: RaggedPairs) -> FilterReport:
         """Makes the report of a `BlockEncoder`'s result, given as NumPy arrays."""
         lengths = _lengths(pairs)
         return cls(
@@ -169,12 +176,12 @@ class FilterReport:
         )
 
     @property
-    def kept(self):
+    def kept(self) -> int:
         """int, number of pairs that are kept."""
         return self.counts[0]
 
     @property
-    def dropped(self):
+    def dropped(self) -> dict[str, int]:
         """dict, number of pairs that are dropped for each of `REASONS`."""
         return dict(zip(REASONS, self.counts[1:], strict=True))
 

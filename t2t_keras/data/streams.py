@@ -6,6 +6,7 @@ of this one. `Mixture` does the same for several corpora; each batch comes from 
 """
 
 import socket
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -13,9 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import PAD_ID
+from t2t_keras.data.batching import Batcher
 from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import deterministic, no_autograph
+from t2t_keras.types import StrPath
 
 _PREFETCHED_BATCHES = 8
 _CONNECT_TIMEOUT = 10  # seconds
@@ -37,7 +40,7 @@ class DataService(NamedTuple):
     address: str
     job: str | None = None
 
-    def check(self):
+    def check(self) -> None:
         """Raises InputError if the address is invalid or nothing answers there."""
         parts = urlsplit(self.address)
         try:
@@ -54,7 +57,7 @@ class DataService(NamedTuple):
                 "python -m pipelines.data_service."
             ) from error
 
-    def distribute(self, dataset):
+    def distribute(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Returns a dataset whose elements the service's workers make.
 
         Args:
@@ -68,7 +71,14 @@ class DataService(NamedTuple):
 
 
 @no_autograph
-def training_batches(directory, split, batcher, seed, skip=0, service=None):
+def training_batches(
+    directory: StrPath,
+    split: str,
+    batcher: Batcher,
+    seed: int,
+    skip: int = 0,
+    service: DataService | None = None,
+) -> tf.data.Dataset:
     """Returns endless batches, every epoch in another order.
 
     Batch number n depends only on the shards, the batcher, the seed and n, not on parallelism or
@@ -141,7 +151,14 @@ class Mixture:
         InputError: if the temperature is not above 0, or `training_batches` raises it.
     """
 
-    def __init__(self, directory, parts, batcher, seed, temperature=1.0):
+    def __init__(
+        self,
+        directory: StrPath,
+        parts: Mapping[str, str],
+        batcher: Batcher,
+        seed: int,
+        temperature: float = 1.0,
+    ):
         self._shards = [_open(directory, split, batcher) for split in parts.values()]
         self._batcher, self._seed = batcher, seed
         sizes = [shards.report["kept"] for shards in self._shards]
@@ -151,7 +168,9 @@ class Mixture:
         self.probabilities = dict(zip(parts, (weights / weights.sum()).tolist(), strict=True))
 
     @no_autograph
-    def training_batches(self, skip=0, service=None):
+    def training_batches(
+        self, skip: int = 0, service: DataService | None = None
+    ) -> tf.data.Dataset:
         """Returns endless batches; arguments and result as for `training_batches`."""
         streams = [
             _stream(
@@ -171,7 +190,7 @@ class Mixture:
         policy = _AutoShard.OFF if service and service.job else _AutoShard.DATA
         return _finish(batches.apply(endless), policy)
 
-    def composition(self, first, last):
+    def composition(self, first: int, last: int) -> dict[str, float]:
         """Returns each corpus's fraction of batches first, …, last - 1: {"batches_NAME": float}."""
         counts = self._counts(first, last)
         names = (f"batches_{name}" for name in self.probabilities)
@@ -195,7 +214,7 @@ class Mixture:
         return tf.searchsorted(tf.constant(bounds), uniform, side="right", out_type=tf.int64)
 
 
-def sampling_probabilities(sizes, temperature):
+def sampling_probabilities(sizes: Sequence[int], temperature: float) -> np.ndarray:
     """Returns p ∝ size^(1/T) of each size, float64 [sizes].
 
     Raises:
@@ -216,7 +235,7 @@ def _of_stream(service, place):
 
 
 @no_autograph
-def evaluation_batches(directory, split, batcher):
+def evaluation_batches(directory: StrPath, split: str, batcher: Batcher) -> tf.data.Dataset:
     """Returns batches that contain every pair once, always in the same order.
 
     Args:
@@ -237,7 +256,7 @@ def evaluation_batches(directory, split, batcher):
     return _finish(batches.apply(tf.data.experimental.assert_cardinality(count)))
 
 
-def batches_per_epoch(directory, split, batcher):
+def batches_per_epoch(directory: StrPath, split: str, batcher: Batcher) -> int:
     """Returns the number of batches of an epoch, int; arguments as for `evaluation_batches`."""
     return _batches_per_epoch(_open(directory, split, batcher), batcher)
 
@@ -263,7 +282,7 @@ class PaddingFraction(NamedTuple):
 
 
 @no_autograph
-def padding_fraction(batches):
+def padding_fraction(batches: tf.data.Dataset) -> PaddingFraction:
     """Measures how much of the batches is padding.
 
     Args:

@@ -157,7 +157,7 @@ def as_ids(ids: Any, vocab_size: int, name: str = "ids") -> tf.Tensor | tf.Ragge
     Args:
         ids: integers [batch, length]: a tensor, also of a graph, a RaggedTensor or an array; or a
             sequence of sequences of int.
-        vocab_size: int; outside of graphs, ids must be below it.
+        vocab_size: outside of graphs, ids must be below it.
 
     Raises:
         InputError: if it is something else, or an id is out of range.

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import os
 import random
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -24,6 +23,7 @@ from t2t_keras.data.vocabulary_tokenizer import VocabularyTokenizer
 from t2t_keras.data.word_piece import WordPieceTokenizer
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.settings import Range
+from t2t_keras.types import StrPath, Texts
 
 MAX_TRAINING_LINES = 4_000_000
 """A vocabulary is learned from at most this many lines, sampled evenly from all."""
@@ -42,7 +42,9 @@ TRAINABLE = tuple(_FROM_TEXT)
 """The kinds of `train_tokenizer`."""
 
 
-def train_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
+def train_tokenizer(
+    kind: str, lines: Texts, vocab_size: int, languages: Texts = (), placeholders: int = 0
+) -> Tokenizer:
     """Learns a vocabulary from text.
 
     The paper uses a shared byte-pair vocabulary of about 37,000 tokens for English-German and
@@ -56,8 +58,8 @@ def train_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
         languages: codes of the languages of one model, such as `["de", "en"]`. The last ids are
             their tokens, and no text is encoded as one of them. The token of the target language
             is put before each source (Johnson et al. 2017). None for a bilingual model.
-        placeholders: int, tokens for protected spans after all others, up to 63; see
-            `placeholders.py`. They count in vocab_size as well.
+        placeholders: tokens for protected spans after all others, up to 63; see `placeholders.py`.
+            They count in vocab_size as well.
 
     Returns:
         A `Tokenizer` with exactly `vocab_size` ids. The same lines give the same bytes.
@@ -105,7 +107,7 @@ def _with_reserved(tokenizer, codes, placeholders):
 
 
 def read_sentencepiece(
-    path: str | os.PathLike, languages: Any = (), placeholders: int = 0
+    path: StrPath, languages: Texts = (), placeholders: int = 0
 ) -> SentencePieceTokenizer:
     """Makes a tokenizer of a model that was learned by SentencePiece elsewhere.
 
@@ -147,19 +149,16 @@ def read_sentencepiece(
     return _with_reserved(tokenizer, codes, placeholders)
 
 
-def tokenizer_exists(directory):
+def tokenizer_exists(directory: StrPath) -> bool:
     """Returns whether a folder contains all files of a tokenizer."""
     return os.path.exists(os.path.join(directory, DESCRIPTION_FILE))
 
 
-def load_tokenizer(directory: str | os.PathLike) -> Tokenizer:
+def load_tokenizer(directory: StrPath) -> Tokenizer:
     """Reads a tokenizer that `Tokenizer.save` wrote, or a SentencePiece model.
 
     Args:
         directory: the folder given to `save`; or a `.model` file, see `read_sentencepiece`.
-
-    Returns:
-        A `Tokenizer`.
 
     Raises:
         InputError: if the folder holds no tokenizer, or its files are damaged.

@@ -9,11 +9,13 @@ a tree as a sequence of tokens (Vinyals et al. 2015).
 split with `TreeAugmentation`.
 """
 
+from __future__ import annotations
+
 import collections
 import os
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -22,6 +24,7 @@ from t2t_keras.data.corpora import stream_pairs
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_text
 from t2t_keras.data.texts import as_strings, elements, iterate, shown, text_bytes
 from t2t_keras.errors import InputError
+from t2t_keras.types import StrPath
 
 NORMALIZED_TAG = "XX"
 """Replaces every tag in the linearization of Vinyals et al. 2015."""
@@ -52,7 +55,7 @@ class Tree(NamedTuple):
     children: tuple  # tuple of `Tree`, or of one str, the word
 
     @property
-    def is_word(self):
+    def is_word(self) -> bool:
         """Whether this is a word under its tag."""
         return bool(self.children) and isinstance(self.children[0], str)
 
@@ -69,11 +72,11 @@ class Tree(NamedTuple):
                     agenda.append((tree, CLOSE))
                     agenda.extend((child, OPEN) for child in reversed(tree.children))
 
-    def leaves(self):
+    def leaves(self) -> list[Tree]:
         """Returns the words under their tags, a list of `Tree`, from left to right."""
         return [tree for event, tree in self.walk() if event == WORD]
 
-    def words(self):
+    def words(self) -> list[str]:
         """Returns the words, a list of str."""
         return [leaf.children[0] for leaf in self.leaves()]
 
@@ -116,8 +119,8 @@ def parse_trees(lines: Any, name: str = "the text", first_line: int = 1) -> Iter
 
     Args:
         lines: iterable of str or bytes; `parse_tree` reads a single str.
-        name: str, name of the text in error messages.
-        first_line: int, number of the first line in error messages.
+        name: name of the text in error messages.
+        first_line: number of the first line in error messages.
 
     Yields:
         `Tree` with labels in NFC and unchanged words; the label of a bracket without one is "".
@@ -160,7 +163,7 @@ def parse_trees(lines: Any, name: str = "the text", first_line: int = 1) -> Iter
         )
 
 
-def parse_tree(text):
+def parse_tree(text: str) -> Tree | None:
     """Returns the `Tree` in a str; None if there is none.
 
     Raises:
@@ -204,14 +207,14 @@ def _make_tree(parts, inside, place):
     return Tree(label, children)
 
 
-def read_treebank(path, tags="kept", keep_empty=False):
+def read_treebank(path: StrPath, tags: str = "kept", keep_empty: bool = False) -> list[Tree]:
     """Reads the trees of a file and normalizes them.
 
     Args:
         path: a file of bracketed trees, plain or .gz.
         tags: "kept" or "normalized"; see `normalize_tree`.
-        keep_empty: bool, whether a tree without a word is kept, as a `Tree` without children, so
-            that the list is aligned with the file; False: it is left out.
+        keep_empty: whether a tree without a word is kept, as a `Tree` without children, so that the
+            list is aligned with the file; False: it is left out.
 
     Returns:
         List of `Tree`.
@@ -225,7 +228,7 @@ def read_treebank(path, tags="kept", keep_empty=False):
     return [tree or Tree(TOP, ()) for tree in trees if tree or keep_empty]
 
 
-def normalize_tree(tree, tags="kept"):
+def normalize_tree(tree: Tree, tags: str = "kept") -> Tree | None:
     """Converts a tree of a treebank to the form that parsers learn and are scored on.
 
     Args:
@@ -262,7 +265,7 @@ def normalize_tree(tree, tags="kept"):
     return tree._replace(label=TOP) if is_outer else tree
 
 
-def linearize(tree):
+def linearize(tree: Tree) -> list[str]:
     """Writes a tree as a sequence (Vinyals et al. 2015, section 2.2).
 
     Args:
@@ -280,7 +283,9 @@ def linearize(tree):
     return [marks[event] + node.label for event, node in as_tree(tree).walk()]
 
 
-def tree_to_texts(tree, words=None, copy_words=False):
+def tree_to_texts(
+    tree: Tree, words: Sequence[str] | None = None, copy_words: bool = False
+) -> tuple[str, str]:
     """Returns the source and target text of a tree.
 
     Args:
@@ -309,13 +314,13 @@ class TreebankCorpus:
         InputError: if there is no such folder.
     """
 
-    def __init__(self, folder, tags="kept", copy_words=False):
+    def __init__(self, folder: StrPath, tags: str = "kept", copy_words: bool = False):
         folder = local_path(folder)
         if not os.path.isdir(folder):
             raise InputError(f"there is no folder {folder!r}; give one that holds .mrg files")
         self.folder, self.tags, self.copy_words = folder, tags, copy_words
 
-    def trees(self, split, keep_empty=False):
+    def trees(self, split: str, keep_empty: bool = False) -> list[Tree]:
         """Returns the trees of a split with their own tags, as `read_treebank` does.
 
         Raises:
@@ -323,7 +328,7 @@ class TreebankCorpus:
         """
         return read_treebank(self.files(split)["target"], keep_empty=keep_empty)
 
-    def files(self, split):
+    def files(self, split: str) -> dict[str, str]:
         """Returns the file of a split, twice: {"source": path, "target": path}.
 
         Raises:
@@ -341,12 +346,12 @@ class TreebankCorpus:
             )
         return dict.fromkeys(("source", "target"), os.path.join(self.folder, stored[names[0]]))
 
-    def has_text(self, split):
+    def has_text(self, split: str) -> bool:
         """Returns whether there is a file of a split, even one like `x.mrg.bz2`."""
         names = nfc_names(self.folder)
         return any(name.startswith(f"{nfc(split)}.") and ".mrg" in name for name in names)
 
-    def examples(self, split):
+    def examples(self, split: str) -> tf.data.Dataset:
         """Returns the sentences and linearized trees of a split, in the order of the file.
 
         Returns:

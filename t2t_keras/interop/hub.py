@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import sys
+from typing import Any
 
 from t2t_keras.data.files import local_path, make_folder, replace, temporary_path
 from t2t_keras.errors import InputError
@@ -22,7 +23,8 @@ from t2t_keras.interop.files import read_json
 from t2t_keras.interop.hugging_face import WEIGHTS
 from t2t_keras.interop.pretrained import load_pretrained, require_model_type, write_pretrained
 from t2t_keras.tasks import loading
-from t2t_keras.tasks.bundles import DESCRIPTION_FILE, Predictor
+from t2t_keras.tasks.bundles import DESCRIPTION_FILE
+from t2t_keras.types import StrPath
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FORMAT = 1  # of the converted weights: raised whenever the conversion changes
@@ -46,7 +48,7 @@ _SETTINGS = (
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def load(folder: str | os.PathLike) -> Predictor:
+def load(folder: StrPath) -> Any:
     """Loads a predictor from a folder, or a pretrained model by its name on Hugging Face's hub.
 
     Nothing in a folder or in a model's files is run as code.

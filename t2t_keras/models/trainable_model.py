@@ -1,6 +1,7 @@
 """`TrainableModel`: compile, fit and save of all models; its step is in `train_step`."""
 
 import functools
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -12,6 +13,9 @@ from t2t_keras.layers.basic import Rematerialized
 from t2t_keras.models.compiled_steps import CompiledSteps, DefaultSteps, is_default
 from t2t_keras.models.objectives import HasFastForms, KerasObjective, defines_alone, fuses
 from t2t_keras.models.train_step import SETTINGS, FusedObjective, TrainStep
+
+_wraps: Any = functools.wraps
+"""Of any type: to a type checker, what `functools.wraps` returns is no method."""
 
 
 class TrainableModel(
@@ -129,12 +133,12 @@ class TrainableModel(
         if tf.executing_eagerly():
             value_checks.checked(self.limits, self.max_length, inputs)
 
-    @functools.wraps(keras.Model.fit)
+    @_wraps(keras.Model.fit)
     def fit(self, *args, **kwargs):
         self._require_labels_for(kwargs.get("class_weight"))
         return super().fit(*args, **kwargs)
 
-    @functools.wraps(keras.Model.train_on_batch)
+    @_wraps(keras.Model.train_on_batch)
     def train_on_batch(self, *args, **kwargs):
         self._require_labels_for(kwargs.get("class_weight"))
         return super().train_on_batch(*args, **kwargs)
