@@ -431,7 +431,8 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         self, x, memory, target=None, source=None, memory_mask=None, return_attention_weights=False
     ):
         view = self.view(target, source, memory_mask)
-        y, weights = self.step(x, self.project_memory(memory), view)
+        query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
+        y, weights = self.attend(query, *self.project_memory(memory), view)
         return (y, weights) if return_attention_weights else y
 
     def view(self, target=None, source=None, memory_mask=None):

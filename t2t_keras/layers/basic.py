@@ -173,10 +173,6 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
     def compute_output_spec(self, *args, **kwargs):
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
-    def with_attention_weights(self, *arguments, **masks):
-        """Returns output and attention weights; a graph computes only what is used."""
-        return self(*arguments, **masks, return_attention_weights=True)
-
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LayerNorm(SequenceLayer):

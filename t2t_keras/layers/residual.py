@@ -1,11 +1,7 @@
 """Residual connection, dropout and layer norm around a sub-layer (paper, sections 3.1 and 5.4).
 
-The caller runs the sub-layer between `before` and `after`:
-
-    y = self.attention(self.attention_residual.before(x), …)
-    x = self.attention_residual.after(x, y)
-
-In a functional model these are `residual(x)` and `residual(x, y)`, two calls of one layer.
+`residual(x)` is the input of the sub-layer, `residual(x, y)` the output of the connection, y being
+the sub-layer's; `residual.around(x, sublayer)` is both.
 """
 
 import keras
@@ -41,13 +37,18 @@ class Residual(SequenceLayer):
         self.norm.build(x_shape)
         self.dropout.build(x_shape)
 
-    def before(self, x):
-        """Returns the input of the sub-layer, [..., model_dim], from x [..., model_dim]."""
-        return self(x)
+    def around(self, x, sublayer):
+        """Returns the output of the connection around a sub-layer, and its further results.
 
-    def after(self, x, y):
-        """Returns the output of the connection, [..., model_dim], from x and the sub-layer's y."""
-        return self(x, y)
+        Args:
+            x: [..., model_dim].
+            sublayer: function of [..., model_dim], to [..., model_dim] or a tuple that begins so.
+
+        Returns:
+            [..., model_dim], or a tuple of it and the rest of the sub-layer's.
+        """
+        y = sublayer(self(x))
+        return (self(x, y[0]), *y[1:]) if isinstance(y, tuple) else self(x, y)
 
     @staticmethod
     def final_norm(**kwargs):

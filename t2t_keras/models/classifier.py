@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError, require_rate, require_whole_number
-from t2t_keras.layers import variants
 from t2t_keras.layers.attention import Sequences, require_sequences
 from t2t_keras.layers.basic import Dropout, next_seed
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.layers.value_checks import Limit
+from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Encoder
@@ -116,7 +116,7 @@ class TransformerClassifier(TrainableModel):
             dtype=dtype,
             name="embedding",
         )
-        self.positions = variants.make_positions(config, dtype=dtype, name="positions")
+        self.positions = parts.make_positions(config, dtype=dtype, name="positions")
         self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
         self.encoder = Encoder(config, dtype=dtype, name="encoder")
         self.pool = POOLINGS[pooling](dtype=dtype, name="pool")

@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers import variants
 from t2t_keras.layers.attention import KeyValue, Sequences, require_sequences
 from t2t_keras.layers.basic import Dropout
 from t2t_keras.layers.value_checks import Limit
+from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Encoder, append_step, sequences_of
@@ -75,8 +75,8 @@ class TransformerLM(TrainableModel):
         super().__init__(**kwargs)
         self.config = TransformerConfig.of(config)
         config, dtype = self.config, self.dtype_policy
-        self.embedding, _, self.output_projection = variants.make_embeddings(config, dtype=dtype)
-        self.positions = variants.make_positions(config, dtype=dtype, name="positions")
+        self.embedding, _, self.output_projection = parts.make_embeddings(config, dtype=dtype)
+        self.positions = parts.make_positions(config, dtype=dtype, name="positions")
         self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
         self.decoder = Encoder(config, causal=True, dtype=dtype, name="decoder")
         for layer in dict.fromkeys((self.embedding, self.output_projection)):
@@ -93,7 +93,8 @@ class TransformerLM(TrainableModel):
         self.require_in_range(inputs)
         rows = sequences_of(inputs, "target")
         x = self._embed(inputs["target_ids"], rows)
-        hidden, weights = self.decoder.with_attention_weights(x, rows)  # [batch, length, model_dim]
+        # hidden: [batch, length, model_dim]
+        hidden, weights = self.decoder(x, rows, return_attention_weights=True)
         output = hidden if return_hidden else self.output_projection.logits(hidden)
         if not return_attention_weights:
             return output

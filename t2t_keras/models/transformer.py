@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers import variants
 from t2t_keras.layers.attention import KeyValue, Sequences, View, padding_mask, require_sequences
 from t2t_keras.layers.basic import Dropout, SequenceLayer, parts_of
 from t2t_keras.layers.value_checks import Limit
+from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel
 
@@ -39,7 +39,7 @@ class ConfiguredLayer(SequenceLayer):
         dtype = self.dtype_policy
         self.layers = [kind(self.config, dtype=dtype, name=f"layer_{i}") for i in range(count)]
         keras_compat.track(self, "layer", self.layers)
-        self.final_norm = variants.make_final_norm(self.config, dtype=dtype)
+        self.final_norm = parts.make_final_norm(self.config, dtype=dtype)
 
 
 # The encoder (section 3.1) ------------------------------------------------------------------------
@@ -79,11 +79,11 @@ class EncoderLayer(ConfiguredLayer):
         self.causal = causal
         config, dtype = self.config, self.dtype_policy
         with parts_of(self):  # for `keras.RematScope`
-            self.attention = variants.make_self_attention(
+            self.attention = parts.make_self_attention(
                 config, causal=causal, dtype=dtype, name="attention"
             )
-            self.feed_forward = variants.make_feed_forward(config, dtype=dtype, name="feed_forward")
-            residual = functools.partial(variants.make_residual, config, dtype=dtype)
+            self.feed_forward = parts.make_feed_forward(config, dtype=dtype, name="feed_forward")
+            residual = functools.partial(parts.make_residual, config, dtype=dtype)
             self.attention_residual = residual(name="attention_residual")
             self.feed_forward_residual = residual(name="feed_forward_residual")
 
@@ -95,7 +95,7 @@ class EncoderLayer(ConfiguredLayer):
 
     def call(self, x, source=None, mask=None, return_attention_weights=False):
         x, weights = self._sublayers(
-            x, lambda x: self.attention.with_attention_weights(x, source, mask=mask)
+            x, lambda x: self.attention(x, source, mask=mask, return_attention_weights=True)
         )
         return (x, weights) if return_attention_weights else x
 
@@ -111,10 +111,9 @@ class EncoderLayer(ConfiguredLayer):
 
     def _sublayers(self, x, attend):
         """Returns x after two sub-layers, and the second result of attend(x)."""
-        y, of_attention = attend(self.attention_residual.before(x))
-        x = self.attention_residual.after(x, y)
-        y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y), of_attention
+        x, of_attention = self.attention_residual.around(x, attend)
+        x = self.feed_forward_residual.around(x, self.feed_forward)
+        return x, of_attention
 
     def get_config(self):
         return super().get_config() | {"causal": self.causal}
@@ -156,7 +155,7 @@ class Encoder(ConfiguredLayer):
         view = self.layers[0].attention.view(tf.shape(x)[1], source, mask)  # of all layers
         all_weights = []
         for layer in self.layers:
-            x, weights = layer.with_attention_weights(x, view)
+            x, weights = layer(x, view, return_attention_weights=True)
             all_weights.append(weights)
         x = self.final_norm(x)
         return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
@@ -211,14 +210,14 @@ class DecoderLayer(ConfiguredLayer):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
         with parts_of(self):  # for `keras.RematScope`
-            self.self_attention = variants.make_self_attention(
+            self.self_attention = parts.make_self_attention(
                 config, causal=True, dtype=dtype, name="self_attention"
             )
-            self.cross_attention = variants.make_cross_attention(
+            self.cross_attention = parts.make_cross_attention(
                 config, dtype=dtype, name="cross_attention"
             )
-            self.feed_forward = variants.make_feed_forward(config, dtype=dtype, name="feed_forward")
-            residual = functools.partial(variants.make_residual, config, dtype=dtype)
+            self.feed_forward = parts.make_feed_forward(config, dtype=dtype, name="feed_forward")
+            residual = functools.partial(parts.make_residual, config, dtype=dtype)
             self.self_residual = residual(name="self_residual")
             self.cross_residual = residual(name="cross_residual")
             self.feed_forward_residual = residual(name="feed_forward_residual")
@@ -243,9 +242,9 @@ class DecoderLayer(ConfiguredLayer):
     ):
         x, self_weights, cross_weights = self._sublayers(
             x,
-            lambda x: self.self_attention.with_attention_weights(x, target, mask=x_mask),
-            lambda x: self.cross_attention.with_attention_weights(
-                x, memory, target, source, memory_mask=memory_mask
+            lambda x: self.self_attention(x, target, mask=x_mask, return_attention_weights=True),
+            lambda x: self.cross_attention(
+                x, memory, target, source, memory_mask=memory_mask, return_attention_weights=True
             ),
         )
         return (x, self_weights, cross_weights) if return_attention_weights else x
@@ -275,12 +274,10 @@ class DecoderLayer(ConfiguredLayer):
         Both arguments are functions of [batch, target, model_dim]. They return the attention's
         output and one more value, such as a cache or attention weights.
         """
-        y, from_self = attend_to_self(self.self_residual.before(x))
-        x = self.self_residual.after(x, y)
-        y, from_memory = attend_to_memory(self.cross_residual.before(x))
-        x = self.cross_residual.after(x, y)
-        y = self.feed_forward(self.feed_forward_residual.before(x))
-        return self.feed_forward_residual.after(x, y), from_self, from_memory
+        x, from_self = self.self_residual.around(x, attend_to_self)
+        x, from_memory = self.cross_residual.around(x, attend_to_memory)
+        x = self.feed_forward_residual.around(x, self.feed_forward)
+        return x, from_self, from_memory
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -326,7 +323,7 @@ class Decoder(ConfiguredLayer):
         cross_view = first.cross_attention.view(target, source, memory_mask)
         all_weights = []
         for layer in self.layers:
-            x, *weights = layer.with_attention_weights(x, memory, self_view, cross_view)
+            x, *weights = layer(x, memory, self_view, cross_view, return_attention_weights=True)
             all_weights.append(weights)
         self_weights, cross_weights = (
             tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)
@@ -435,10 +432,10 @@ class Transformer(TrainableModel):
         self.config = TransformerConfig.of(config)
         config, dtype = self.config, self.dtype_policy
         # A layer that is several of these has the name of the first.
-        self.embedding, self.source_embedding, self.output_projection = variants.make_embeddings(
+        self.embedding, self.source_embedding, self.output_projection = parts.make_embeddings(
             config, dtype=dtype
         )
-        positions = functools.partial(variants.make_positions, config, dtype=dtype)
+        positions = functools.partial(parts.make_positions, config, dtype=dtype)
         self.source_positions = positions(name="source_positions")
         self.target_positions = positions(name="target_positions")
         self.embedding_dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
@@ -465,11 +462,11 @@ class Transformer(TrainableModel):
         target_ids, target = inputs["target_ids"], sequences_of(inputs, "target")
         x = self._embed(source_ids, self.source_embedding, self.source_positions, source)
         # memory: [batch, source, model_dim]
-        memory, encoder_weights = self.encoder.with_attention_weights(x, source)
+        memory, encoder_weights = self.encoder(x, source, return_attention_weights=True)
         x = self._embed(target_ids, self.embedding, self.target_positions, target)
         # hidden: [batch, target, model_dim]
-        hidden, decoder_weights, cross_weights = self.decoder.with_attention_weights(
-            x, memory, target, source
+        hidden, decoder_weights, cross_weights = self.decoder(
+            x, memory, target, source, return_attention_weights=True
         )
         output = hidden if return_hidden else self.output_projection.logits(hidden)
         if not return_attention_weights:

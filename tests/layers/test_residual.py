@@ -9,11 +9,6 @@ from t2t_keras.layers.residual import PostNorm, PreNorm
 from tests import reference
 
 
-def around(layer, x, sublayer):
-    """Returns the output of a residual connection around sublayer(·)."""
-    return layer.after(x, sublayer(layer.before(x)))
-
-
 @pytest.mark.parametrize("kind", [PostNorm, PreNorm])
 def test_norm_placement(kind):
     rng = np.random.default_rng(0)
@@ -26,7 +21,7 @@ def test_norm_placement(kind):
         expected = reference.layer_norm(x + 2 * x, *norm)
     else:
         expected = x + 2 * reference.layer_norm(x, *norm)
-    reference.assert_close(around(layer, x, lambda y: 2 * y), expected)
+    reference.assert_close(layer.around(x, lambda y: 2 * y), expected)
 
 
 def test_only_pre_norm_ends_a_stack_with_a_norm():
@@ -41,7 +36,7 @@ def in_training(layer):
 
     class Enclosing(keras.layers.Layer):
         def call(self, x, y):
-            return layer.after(x, y)
+            return layer(x, y)
 
     return Enclosing(dtype=layer.dtype_policy, autocast=False)
 
@@ -52,7 +47,7 @@ def test_dropout_falls_on_the_sublayer_output_only(kind):
     x = tf.random.normal([2, 3, 8])
     layer = kind(dropout=1.0 - 1e-7)
     layer.build(x.shape)
-    result = in_training(layer)(x, layer.before(x) * 1e3, training=True)
+    result = in_training(layer)(x, layer(x) * 1e3, training=True)
     expected = layer.norm(x) if kind is PostNorm else x
     reference.assert_close(result, expected)
 
