@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.hypotheses import Hypotheses, gather_beams
+from t2t_keras.decoding.hypotheses import Hypotheses
 
 _BATCH_MULTIPLE = 8
 """Matrix products of fewer rows are not faster."""
@@ -24,28 +24,8 @@ class _Round(NamedTuple):
     search: Any  # the search's state, nest of tensors [active, ...] and of scalars
 
 
-class GrowingLoop:
-    """The loop of a search whose tensors grow with each step; the protocol of loops."""
-
-    def extend(self, tokens, parents, newest, num_steps):
-        """Appends the newest token's values to the values of each hypothesis's tokens.
-
-        Args:
-            tokens: nest of tensors [batch, beams, length], such as the ids.
-            parents: integers [batch, hypotheses], the beam that each one continues.
-            newest: nest of tensors [batch, hypotheses].
-            num_steps: int32 [], the number of tokens before the newest.
-        """
-        del num_steps
-        return tf.nest.map_structure(
-            lambda old, new: tf.concat([old, new[..., tf.newaxis]], axis=2),
-            gather_beams(tokens, parents),
-            newest,
-        )
-
-    def pad(self, hypotheses):
-        """Returns `Hypotheses` of the step before, in the shapes of this one."""
-        return _pad_length(hypotheses, 1)
+class SearchLoop:
+    """The loop of a search."""
 
     def round_up(self, active):
         """Returns the size of a batch for `active` sentences, an integer [] like `active`."""
@@ -97,18 +77,11 @@ def _gather_batch(nest, kept):
 
 def _store(results, rows, new):
     """Returns `results` [batch, n_best] with new `Hypotheses` [active, n_best] in `rows`."""
-    results = _pad_length(results, tf.shape(new.ids)[2] - tf.shape(results.ids)[2])
+    count = tf.shape(new.ids)[2] - tf.shape(results.ids)[2]
+    results = results.with_tokens(lambda x: ops.pad_end(x, count))
     return tf.nest.map_structure(
         lambda old, new: tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new), results, new
     )
-
-
-def _pad_length(hypotheses, count):
-    """Returns `Hypotheses` whose ids and records are padded by `count` tokens."""
-    ids, records = tf.nest.map_structure(
-        lambda x: ops.pad_end(x, count), (hypotheses.ids, hypotheses.records)
-    )
-    return hypotheses._replace(ids=ids, records=records)
 
 
 def while_loop(unfinished, body, state, shapes=None):

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.batch_compaction import GrowingLoop
-from t2t_keras.decoding.constraints import Unconstrained
+from t2t_keras.decoding.batch_compaction import SearchLoop
 from t2t_keras.decoding.hypotheses import (
     NEG_INF,
     Hypotheses,
@@ -88,7 +87,7 @@ def beam_search(
         constraint: a condition on outputs, such as `RequiredTokens`, after a forced prefix; or
             None.
         records: values to record for each token, such as `TokenRecords`; None: no records.
-        loop: how the steps run, such as `CompiledLoop`; None: by `GrowingLoop`.
+        loop: how the steps run, such as `CompiledLoop`; None: `SearchLoop`.
 
     Returns:
         `Hypotheses` [batch, n_best], best first; equal scores are in the order of discovery, then
@@ -125,9 +124,8 @@ def beam_search(
         length_penalty=LengthPenalty.of(length_penalty),
         n_best_patience=n_best_patience,
         max_length_ratio=max_length_ratio,
-        constraint=Unconstrained() if constraint is None else constraint,
+        constraint=constraint,
         records=records,
-        loop=GrowingLoop() if loop is None else loop,
     )
     if prefix_ids is None:
         prefix_ids = tf.zeros([tf.shape(bos_ids)[0], 0], tf.int32)
@@ -135,7 +133,7 @@ def beam_search(
         *(ops.to_index(integers) for integers in (bos_ids, max_lengths, prefix_ids)),
         tf.nest.map_structure(tf.convert_to_tensor, state),
     )
-    hypotheses = search.loop.run(search.advance, search.finish, first)
+    hypotheses = (loop or SearchLoop()).run(search.advance, search.finish, first)
     ids, lengths = _int32(hypotheses.ids), _int32(hypotheses.lengths)
     return hypotheses._replace(ids=ids, lengths=lengths)
 
@@ -180,9 +178,8 @@ class _BeamSearch:
     length_penalty: LengthPenalty
     n_best_patience: float | None
     max_length_ratio: float | None
-    constraint: Unconstrained
+    constraint: Any
     records: Any
-    loop: GrowingLoop
 
     def initial_state(self, bos_ids, max_lengths, prefix_ids, model_state):
         """Returns the `_SearchState` before the first step."""
@@ -204,7 +201,9 @@ class _BeamSearch:
             max_lengths=max_lengths,
             prefix_ids=prefix_ids,
             model_state=model_state,
-            constraint_state=self.constraint.initial_state(self.beams),
+            constraint_state=(
+                () if self.constraint is None else self.constraint.initial_state(self.beams)
+            ),
         )
 
     def advance(self, state):
@@ -218,14 +217,16 @@ class _BeamSearch:
         candidates = self.best_candidates(logits, state)
         records = () if self.records is None else self.records.newest(candidates, model_state)
         # ids [batch, 2 · beams, length]
-        tokens = self.loop.extend(
-            (state.live.ids, state.live.records),
-            candidates.parents,
+        tokens = tf.nest.map_structure(
+            lambda old, new: ops.append(old, new[..., tf.newaxis], state.num_steps),
+            gather_beams((state.live.ids, state.live.records), candidates.parents),
             (candidates.ids, records),
-            state.num_steps,
         )
         ends = candidates.ids == self.eos_id  # [batch, 2 · beams]
-        live_before, finished_before = self.loop.pad(state.live), self.loop.pad(state.finished)
+        # Those of the step before, in the shapes of this one.
+        live_before, finished_before = (
+            hypotheses.with_tokens(ops.with_place) for hypotheses in (state.live, state.finished)
+        )
         # 3. Candidates that end, and are among the first `beams`, compete with the finished.
         finished = self.keep_finished(finished_before, tokens, ends, candidates, length)
         # 4. The `beams` best candidates that do not end are the new live hypotheses.
@@ -233,7 +234,9 @@ class _BeamSearch:
             tokens, ends, candidates, length, state.constraint_state
         )
         model_state = self.reorder(model_state, _int32(parents))
-        constraint_state = self.constraint.advance(newest_ids, parents, state.constraint_state)
+        constraint_state = state.constraint_state
+        if self.constraint is not None:
+            constraint_state = self.constraint.advance(newest_ids, parents, constraint_state)
         # 5. Sentences that were done keep their hypotheses.
         live, finished = _freeze(state.done, (live_before, finished_before), (live, finished))
         # 6. Sentences that nothing can improve are done.
@@ -257,7 +260,10 @@ class _BeamSearch:
         logits = tf.ensure_shape(logits, [None, static_vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
         # [batch · beams, k], [batch · beams, k], [batch · beams, 1]
-        top, ids, normalizer = self.constraint.top_k(logits, k, state.constraint_state)
+        if self.constraint is None:
+            top, ids, normalizer = ops.top_k_log_softmax(logits, k)
+        else:
+            top, ids, normalizer = self.constraint.top_k(logits, k, state.constraint_state)
         k = ids.shape[1]  # more where a constraint adds some
         # [batch, beams, k]
         top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.to_index(ids)))
@@ -271,10 +277,13 @@ class _BeamSearch:
         totals = state.live.log_probabilities[..., tf.newaxis] + log_probabilities
         totals = tf.reshape(totals, [-1, beams * k])  # [batch, beams · k]
         ids = tf.reshape(ids, [-1, beams * k])
-        # [batch, 2 · beams]
-        log_probabilities, index = self.constraint.select(
-            totals, ids, min(2 * beams, beams * k), state.constraint_state
-        )
+        count = min(2 * beams, beams * k)
+        if self.constraint is None:
+            log_probabilities, index = tf.math.top_k(totals, count)  # [batch, 2 · beams]
+        else:
+            log_probabilities, index = self.constraint.select(
+                totals, ids, count, state.constraint_state
+            )
         index = ops.to_index(index)  # in beams · k
         ids = tf.gather(ids, index, batch_dims=1)
         return _Candidates(ids, index // k, log_probabilities)
@@ -303,12 +312,13 @@ class _BeamSearch:
 
         Arguments as for `keep_finished`; constraint_state is the constraint's own.
         """
-        log_probabilities, index = self.constraint.keep(
-            tf.where(ends, NEG_INF, candidates.log_probabilities),
-            candidates,
-            self.beams,
-            constraint_state,
-        )  # [batch, beams]
+        log_probabilities = tf.where(ends, NEG_INF, candidates.log_probabilities)
+        if self.constraint is None:
+            log_probabilities, index = tf.math.top_k(log_probabilities, self.beams)
+        else:
+            log_probabilities, index = self.constraint.keep(
+                log_probabilities, candidates, self.beams, constraint_state
+            )  # [batch, beams]
         newest_ids, parents, (ids, records) = gather_beams(
             (candidates.ids, candidates.parents, tokens), index
         )

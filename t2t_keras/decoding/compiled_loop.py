@@ -7,16 +7,13 @@ writes at its position. Whether all sentences are done is asked once for `STEPS`
 are done earlier keep their hypotheses, so that the results are those of the plain search.
 """
 
-from typing import NamedTuple
+import dataclasses
 
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.batch_compaction import GrowingLoop, loop_shapes, while_loop
-from t2t_keras.decoding.hypotheses import gather_beams
+from t2t_keras.decoding.batch_compaction import SearchLoop, loop_shapes, while_loop
 from t2t_keras.graphs import graph_function
-from t2t_keras.layers.attention import KeyValue, MultiHeadSelfAttention, View
-from t2t_keras.models.transformer import ProjectedMemory, Transformer
 
 STEPS = 8
 """Steps between two checks whether all sentences are done."""
@@ -25,39 +22,15 @@ _LEAST_BATCH = 8
 _LEAST_LENGTH = 32
 
 
-class CompiledLoop(GrowingLoop):
-    """Runs a beam search over a `Transformer` in programs of XLA, see the module."""
+class CompiledLoop(SearchLoop):
+    """Runs a beam search without constraint and records in programs of XLA, see the module.
 
-    @staticmethod
-    def fits(model, constraint=None, records=None):
-        """Returns whether a search can use this loop.
+    Args:
+        model: model that is searched, for which `models.search_steps.has_room` is True.
+    """
 
-        Args:
-            model: the model that is searched, a `Transformer` that does not override `step`.
-            constraint, records: arguments of `beam_search`, which must be None.
-        """
-        if constraint is not None or records is not None or not isinstance(model, Transformer):
-            return False
-        attentions = (type(layer.self_attention) for layer in model.decoder.layers)
-        return all(
-            getattr(kind, name) is getattr(base, name)
-            for base, kinds, names in (
-                (Transformer, [type(model)], ("initial_state", "step", "hidden_step", "reorder")),
-                (MultiHeadSelfAttention, attentions, ("initial_cache", "step", "step_view")),
-            )
-            for kind in kinds
-            for name in names
-        )
-
-    def extend(self, tokens, parents, newest, num_steps):
-        return tf.nest.map_structure(
-            lambda old, new: ops.put_at(old, new[..., tf.newaxis], num_steps),
-            gather_beams(tokens, parents),
-            newest,
-        )
-
-    def pad(self, hypotheses):
-        return hypotheses
+    def __init__(self, model):
+        self.model = model
 
     def round_up(self, active):
         return _rounded(active, _LEAST_BATCH, 4)
@@ -75,76 +48,41 @@ class CompiledLoop(GrowingLoop):
                 shapes,
             )[1]
 
+        def advance_in_xla(state):
+            with ops.traced_with(dataclasses.replace(ops.options(), fixed_sizes=True)):
+                return several_steps(self._with_room(state))
+
         batch = tf.shape(state.done)[0]
-        found = super().run(
-            lambda state: several_steps(_with_room(state)), finish, _with_rounded_sizes(state)
-        )
+        found = super().run(advance_in_xla, finish, self._with_rounded_sizes(state))
         return tf.nest.map_structure(lambda x: x[:batch], found)
 
+    def _with_rounded_sizes(self, state):
+        """Returns the first state of a search, for more and longer sources."""
+        prefix, batch = tf.shape(state.prefix_ids)[1], tf.shape(state.done)[0]
+        more = _rounded(batch, _LEAST_BATCH) - batch
+        longer = _rounded(prefix, _LEAST_LENGTH) - prefix
+        state = state._replace(
+            done=~state.done,
+            prefix_ids=ops.pad_axis(state.prefix_ids, longer, axis=1),
+            model_state=self.model.with_room(
+                state.model_state, 0, lambda length: _rounded(length, _LEAST_LENGTH)
+            ),
+        )
+        state = tf.nest.map_structure(
+            lambda x: ops.pad_axis(x, more, axis=0) if x.shape.rank else x, state
+        )
+        return state._replace(done=~state.done)  # the sentences that were added are done
 
-class _FixedView(View):
-    """The `View` of a cache of fixed size."""
-
-    def append(self, cache, newest):
-        begin = self.positions * tf.shape(newest.key)[2]
-        return KeyValue(*(ops.put_at(*pair, begin) for pair in zip(cache, newest, strict=True)))
-
-
-class _FixedState(NamedTuple):
-    """A `DecoderState` of fixed size, with room for more steps than were taken."""
-
-    memory: ProjectedMemory
-    beam_history: tf.Tensor  # integers [batch, beams, room]
-    caches: tuple[KeyValue, ...]  # [batch, heads, room · beams, width] of each decoder layer
-    position: tf.Tensor  # int32 [], steps taken
-
-    def append(self, own_beam, step_view):
-        """As for `DecoderState`."""
-        history = ops.put_at(self.beam_history, own_beam[..., tf.newaxis], self.position)
-        is_known = ops.arange(tf.shape(history)[2]) <= ops.to_index(self.position)  # [room]
-        mask, last, distance = step_view(tf.where(is_known, history, -1))  # -1: of no beam
-        mask = is_known if mask is None else mask
-        if distance is not None:
-            distance += ops.to_index(last - self.position)
-        state = self._replace(beam_history=history, position=self.position + 1)
-        return state, _FixedView(mask, self.position, distance)
-
-
-def _with_rounded_sizes(state):
-    """Returns the first state of a search over a `_FixedState`, for more and longer sources."""
-    memory, history, caches = state.model_state
-    source = tf.shape(memory.mask)[3]
-    longer = _rounded(source, _LEAST_LENGTH) - source
-    memory = memory._replace(
-        key_values=tf.nest.map_structure(lambda x: _pad(x, longer, axis=2), memory.key_values),
-        mask=_pad(memory.mask, longer, axis=3),
-    )
-    prefix = tf.shape(state.prefix_ids)[1]
-    batch = tf.shape(state.done)[0]
-    more = _rounded(batch, _LEAST_BATCH) - batch
-    state = state._replace(
-        done=~state.done,
-        prefix_ids=_pad(state.prefix_ids, _rounded(prefix, _LEAST_LENGTH) - prefix, axis=1),
-        model_state=_FixedState(memory, history, caches, state.num_steps),
-    )
-    state = tf.nest.map_structure(lambda x: _pad(x, more, axis=0) if x.shape.rank else x, state)
-    return state._replace(done=~state.done)  # the sentences that were added are done
-
-
-def _with_room(state):
-    """Returns the state of a search with room for `STEPS` more."""
-    model_state, beams = state.model_state, state.newest_ids.shape[1]
-    room = tf.shape(model_state.beam_history)[2]
-    more = _rounded(state.num_steps + STEPS, _LEAST_LENGTH) - room
-    live, finished = (
-        hypotheses._replace(ids=_pad(hypotheses.ids, more, axis=2))
-        for hypotheses in (state.live, state.finished)
-    )
-    model_state = model_state._replace(
-        beam_history=_pad(model_state.beam_history, more, axis=2),
-        caches=tf.nest.map_structure(lambda x: _pad(x, more * beams, axis=2), model_state.caches),
-    )
-    return state._replace(live=live, finished=finished, model_state=model_state)
+    def _with_room(self, state):
+        """Returns the state of a search with room for `STEPS` more."""
+        steps = _rounded(state.num_steps + STEPS, _LEAST_LENGTH)
+        more = steps - tf.shape(state.live.ids)[2]
+        live, finished = (
+            hypotheses.with_tokens(lambda x: ops.pad_axis(x, more, axis=2))
+            for hypotheses in (state.live, state.finished)
+        )
+        model_state = self.model.with_room(state.model_state, steps)
+        return state._replace(live=live, finished=finished, model_state=model_state)
 
 
 def _rounded(count, least, factor=2):
@@ -153,9 +91,3 @@ def _rounded(count, least, factor=2):
     with ops.on_host():
         sizes = tf.constant(sizes, count.dtype)
         return tf.reduce_min(tf.where(sizes < count, count.dtype.max, sizes))
-
-
-def _pad(x, count, axis):
-    """Returns x with `count` zeros more on an axis, an int32 scalar."""
-    shape = [count if i == axis else size for i, size in enumerate(tf.unstack(tf.shape(x)))]
-    return tf.concat([x, tf.zeros(shape, x.dtype)], axis)

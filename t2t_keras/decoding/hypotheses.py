@@ -65,6 +65,11 @@ class Hypotheses(NamedTuple):
     # default
     records: Any = ()
 
+    def with_tokens(self, change):
+        """Returns the hypotheses with `change` of ids and records, [batch, hypotheses, length]."""
+        ids, records = tf.nest.map_structure(change, (self.ids, self.records))
+        return self._replace(ids=ids, records=records)
+
 
 class LengthPenalty(NamedTuple):
     """The length penalty, which divides log P in a score: ((k + length) / (k + 1))^α."""

@@ -19,6 +19,7 @@ from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import (
     Dropout,
     FusedProjections,
+    HasFastForms,
     Linear,
     SeparateProjections,
     SequenceLayer,
@@ -47,17 +48,13 @@ class KeyValue(NamedTuple):
 class View(NamedTuple):
     """Which keys the queries of attention see, and from where; all layers of a stack share it.
 
-    Only a `PositionEmbedding` that acts in attention reads positions and distance; without one
+    Only `step`, and a `PositionEmbedding` that acts in attention, read positions and distance; else
     they may be None.
     """
 
     mask: tf.Tensor | None = None  # bool, broadcastable to [batch, heads, query, key]; None: all
     positions: tf.Tensor | None = None  # of the queries, broadcastable to [batch, query]
     distance: tf.Tensor | None = None  # integers [..., query, key]
-
-    def append(self, cache, newest):
-        """Returns the `KeyValue` of a layer's cache and the newest tokens, in decoding."""
-        return KeyValue(*(tf.concat(pair, axis=2) for pair in zip(cache, newest, strict=True)))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -169,7 +166,7 @@ class ScaledDotProductAttention(SequenceLayer):
         }
 
 
-class MultiHeadAttention(SequenceLayer):
+class MultiHeadAttention(HasFastForms, SequenceLayer):
     """MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O (section 3.2.2); base of both kinds.
 
     Args:
@@ -287,6 +284,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         (TensorShape([1, 4, 32]), 0.0)
     """
 
+    fast_forms = {"with_room": ("initial_cache", "step", "step_view")}  # noqa: RUF012
+
     def __init__(
         self, num_heads, key_dim, value_dim=None, *, causal=False, positions=None, **kwargs
     ):
@@ -325,15 +324,21 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         positions = positions_of(length, sequences)
         return View(mask, positions, distances(positions, positions))
 
-    def step_view(self, beam_history):
-        """Returns the `View` of a step, from the newest positions to the slots of the KV cache.
+    def step_view(self, beam_history, num_steps):
+        """Begins a step: each hypothesis takes its own beam's slot in the KV cache.
 
         Args:
-            beam_history: integers [batch, beams, steps], see `cache_mask`; the newest step is last.
+            beam_history: `ops.index_dtype` [batch, beams, steps], see `cache_mask`.
+            num_steps: int32 [], steps before this one.
+
+        Returns:
+            The history with this step, and the `View` from the newest positions to the slots.
         """
-        beams, steps = beam_history.shape[1], tf.shape(beam_history)[2]
-        distance = None if self.positions is None else step_distances(beams, steps * beams)
-        return View(cache_mask(beam_history), steps - 1, distance)
+        batch, beams, _ = tf.unstack(tf.shape(beam_history))
+        own = _expand(tf.broadcast_to(ops.arange(beam_history.shape[1]), [batch, beams]), 2)
+        history = ops.append(beam_history, own, num_steps)
+        distance = None if self.positions is None else step_distances(history, num_steps)
+        return history, View(cache_mask(history), num_steps, distance)
 
     def project(self, x, positions=None):
         """Returns queries [batch, heads, length, key_dim] and the `KeyValue` of x.
@@ -365,6 +370,10 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         shapes = ([batch, self.num_heads, 0, width] for width in (self.key_dim, self.value_dim))
         return KeyValue(*(tf.zeros(shape, self.compute_dtype) for shape in shapes))
 
+    def with_room(self, cache, slots):
+        """Returns a cache with more slots, int32 [], for steps of fixed sizes, see `ops.append`."""
+        return KeyValue(*(ops.pad_axis(x, slots, axis=2) for x in cache))
+
     def step(self, x, cache, view):
         """Computes attention of each hypothesis's newest position to itself and all earlier ones.
 
@@ -378,7 +387,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             [batch, beams, model_dim], and the cache with one more step.
         """
         query, newest = self.project(x, view.positions)  # [batch, heads, beams, width]
-        cache = view.append(cache, newest)  # [batch, heads, slots, width]
+        # [batch, heads, slots, width]
+        cache = KeyValue(*map(ops.append, cache, newest, [view.positions] * 2))
         y, _ = self.attend(query, *cache, view)
         return y, cache
 
@@ -574,11 +584,11 @@ def cache_mask(beam_history):
         beam 2:  0, 2        x  .  .      .  .  x
 
     The history, integers [batch, beams, steps], is the beam that each hypothesis, or its ancestor,
-    occupied at each step; beams are known statically. The mask is bool [batch, 1, beams, steps ·
-    beams], beams varying fastest; None for one beam: all.
+    occupied at each step, -1 in the room of `ops.append`; beams are known statically. The mask is
+    bool [batch, 1, beams, steps · beams], beams varying fastest; None for one beam: all.
     """
     beams = beam_history.shape[1]
-    if beams == 1:
+    if beams == 1 and not ops.options().fixed_sizes:
         return None
     batch, _, steps = tf.unstack(tf.shape(beam_history))
     wrote = _expand(beam_history, 3) == ops.arange(beams)  # [batch, beams, steps, beams]

@@ -137,13 +137,16 @@ def distances(query_positions, key_positions):
     return tf.expand_dims(keys, -2) - tf.expand_dims(queries, -1)
 
 
-def step_distances(beams, slots):
+def step_distances(beam_history, position):
     """Returns `distances` of a decoding step's hypotheses, [beams, slots], to the KV cache's slots.
 
-    The slots, an int32 scalar, belong to the last steps, beams varying fastest.
+    Args:
+        beam_history: integers [batch, beams, steps]; slots are steps · beams, the beams varying
+            fastest.
+        position: int32 [], of the step.
     """
-    steps_ago = (slots - 1 - tf.range(slots)) // beams  # [slots]
-    return distances(tf.zeros([beams], tf.int32), -steps_ago)
+    beams, steps = beam_history.shape[1], tf.shape(beam_history)[2]
+    return distances(tf.fill([beams], position), tf.range(steps * beams) // beams)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -12,16 +12,17 @@ from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.search_steps import FixedSettings, require_own_steps
-from t2t_keras.models.transformer import Transformer
 
 MEANS = ("probabilities", "log_probabilities")
+_OF_MEMBERS = "config", "input_signature", "encode", "initial_state", "step", "reorder"
 
 
 class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
     """Several models with the same vocabulary, whose predictions are averaged. It is not trained.
 
     Args:
-        members: list of `Transformer`s, whose sizes may differ. LoRA is merged into copies of them.
+        members: list of `Transformer`s, whose sizes may differ, or of models that offer a search
+            the same methods. LoRA is merged into copies of them.
         mean: "probabilities", (1 / n) · Σ P_i(y); or "log_probabilities", P(y) ∝ Π P_i(y)^(1/n),
             in which one member can make a token unlikely.
 
@@ -123,7 +124,8 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
 
 def _check_member(first, member, number):
     """Raises InputError unless a model can be a member of an ensemble with the first one."""
-    if not isinstance(member, Transformer):
+    is_known = all(hasattr(member, name) for name in _OF_MEMBERS)
+    if not is_known or "source_ids" not in member.input_signature:
         raise InputError(
             f"member {number} of the ensemble is a {type(member).__name__}: give Transformers."
         )

@@ -22,7 +22,7 @@ from absl import logging
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
-from t2t_keras.models.search_steps import FixedSettings, require_own_steps, require_step_of_library
+from t2t_keras.models.search_steps import FixedSettings, require_hidden_step, require_own_steps
 from t2t_keras.ops.top_k import top_k
 from t2t_keras.settings import check_settings
 
@@ -82,7 +82,7 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
         }
         k, self.temperature, self.interpolation, subset_size = check_settings(settings).values()
         require_own_steps(model)
-        require_step_of_library(model, "kNN-MT")
+        require_hidden_step(model, "kNN-MT")
         _check_datastore(datastore, model.config.model_dim)
         self.model = model
         self.subset_size = min(subset_size, len(datastore.values))

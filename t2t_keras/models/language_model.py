@@ -7,30 +7,19 @@ which computes all positions; a search uses `initial_state`, `step` and `reorder
 """
 
 import dataclasses
-from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import KeyValue, Sequences, require_sequences
+from t2t_keras.layers.attention import Sequences, require_sequences
 from t2t_keras.layers.basic import Dropout
 from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel
-from t2t_keras.models.transformer import Encoder, append_step, sequences_of
-
-
-class PrefixState(NamedTuple):
-    """State of the hypotheses of each prompt, with the KV cache of the layers."""
-
-    beam_history: tf.Tensor  # `ops.index_dtype` [batch, beams, steps], see `cache_mask`
-    # [batch, heads, steps · beams, width] of each layer, of every beam and step
-    caches: tuple[KeyValue, ...]
-
-    append = append_step
+from t2t_keras.models.transformer import DecoderState, Encoder, sequences_of
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -70,6 +59,10 @@ class TransformerLM(TrainableModel):
         >>> model.compile(t2t.adam(config.model_dim), t2t.LabelSmoothedCrossEntropy(0.1))
         >>> history = model.fit(batches, epochs=2, verbose=0)
     """
+
+    fast_forms = TrainableModel.fast_forms | {
+        "with_room": ("initial_state", "step", "reorder"),
+    }
 
     def __init__(self, config: TransformerConfig | dict, **kwargs):
         super().__init__(**kwargs)
@@ -111,33 +104,43 @@ class TransformerLM(TrainableModel):
         """Returns what a search must know of prompts, int32 [batch, length]: only their number."""
         return tf.shape(prompt_ids)[0]
 
-    def initial_state(self, batch: int | tf.Tensor, beams: int) -> PrefixState:
+    def initial_state(self, batch: int | tf.Tensor, beams: int) -> DecoderState:
         """Returns the state of hypotheses that have no token yet.
 
         Args:
             batch: int or int32 scalar, prompts; from `encode`.
             beams: int, hypotheses of each prompt.
         """
-        caches = tuple(layer.attention.initial_cache(batch) for layer in self.decoder.layers)
-        return PrefixState(tf.zeros([batch, beams, 0], ops.index_dtype()), caches)
+        caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
+        history = tf.zeros([batch, beams, 0], ops.index_dtype())
+        return DecoderState((), history, caches, tf.constant(0))
 
     def step(self, ids, state):
         """Reads ids, int32 [batch, beams], the newest token of every hypothesis.
 
         Returns:
-            Logits of the next token, float32 [batch, beams, vocab_size], and the new `PrefixState`.
+            Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
         """
-        own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
-        state, view = state.append(own_beam, self.decoder.layers[0].attention.step_view)
+        _, history, caches, num_steps = state
+        history, view = self._attentions[0].step_view(history, num_steps)
         # [batch, beams, model_dim]: beams take the place of length
-        x = self._embed(ids, Sequences(positions=view.positions))
-        hidden, caches = self.decoder.step(x, state.caches, view)
-        return self.output_projection.logits(hidden), state._replace(caches=caches)
+        x = self._embed(ids, Sequences(positions=num_steps))
+        hidden, caches = self.decoder.step(x, caches, view)
+        state = DecoderState((), history, caches, num_steps + 1)
+        return self.output_projection.logits(hidden), state
 
     def reorder(self, state, parents):
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
+
+    def with_room(self, state, steps, round_up=None):
+        """Returns a state with room for further steps, see `Transformer.with_room`."""
+        return state.with_room(steps, self._attentions)
+
+    @property
+    def _attentions(self):
+        return [layer.attention for layer in self.decoder.layers]
 
     # What training, saving and exports ask a model for.
 

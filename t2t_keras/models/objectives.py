@@ -14,49 +14,7 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
-
-
-class HasFastForms:
-    """Base class of a model, loss or metric that states fast forms of its methods.
-
-    As Python drops `__hash__` where a class defines `__eq__`, a fast form counts no more where a
-    subclass defines one of these methods anew, until it defines the form anew as well.
-
-    Attributes:
-        fast_forms: {name of a form: names of the methods whose results it gives}.
-    """
-
-    fast_forms = {}  # noqa: RUF012
-    _stands_for = {}  # noqa: RUF012  {name of a form: (the form, the methods when it was defined)}
-    _defined_alone = frozenset()  # forms that were defined anew without their methods
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        for form, names in cls.fast_forms.items():
-            known, method = cls._stands_for.get(form), getattr(cls, form, None)
-            if method is None or (known and known[0] is method):
-                continue
-            methods = {name: getattr(cls, name, None) for name in names}
-            cls._stands_for = cls._stands_for | {form: (method, methods)}
-            alone = {form} if known and known[1] == methods else set()
-            cls._defined_alone = (cls._defined_alone - {form}) | alone
-
-
-def has_form(owner, form):
-    """Whether an object has a fast form that gives the results of its methods.
-
-    An object of another class has it if its own class, not one above, defines it.
-    """
-    kind = type(owner)
-    if not isinstance(owner, HasFastForms):
-        return form in vars(kind)
-    if form not in kind._stands_for:
-        return False
-    _, methods = kind._stands_for[form]
-    return form not in vars(owner) and all(
-        getattr(getattr(owner, name), "__func__", None) is method
-        for name, method in methods.items()
-    )
+from t2t_keras.layers.basic import has_form
 
 
 def defines_alone(owner, form):

@@ -4,9 +4,7 @@ import keras
 
 from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
-from t2t_keras.layers.basic import Linear
-from t2t_keras.models.language_model import TransformerLM
-from t2t_keras.models.transformer import Transformer
+from t2t_keras.layers.basic import Linear, has_form
 
 
 class FixedSettings:
@@ -24,11 +22,14 @@ class FixedSettings:
 def step_products(model):
     """Returns the matrices of a model's steps, as `ops.with_step_products` takes them.
 
-    It is a dict of `matrices`, `output_matrices` and `dtype`; empty without a `Transformer` or
-    `TransformerLM`.
+    It is a dict of `matrices`, `output_matrices` and `dtype`; empty if no part of the model has a
+    `step`, a `decoder` and an `output_matrix`, as a `Transformer` has.
     """
-    kinds = (Transformer, TransformerLM)
-    members = [layer for layer in _layers_of(model) if isinstance(layer, kinds)]
+    members = [
+        layer
+        for layer in _layers_of(model)
+        if all(hasattr(layer, name) for name in ("step", "decoder", "output_matrix"))
+    ]
     if not members:
         return {}
     return {
@@ -76,9 +77,18 @@ def require_own_steps(model):
                 )
 
 
-def require_step_of_library(model, user):
-    """Raises InputError if a `Transformer` overrides `step`, since `user` would not run it."""
-    if type(model).step is not Transformer.step:
+def has_room(model):
+    """Whether a search of a model may have fixed sizes: it and its layers have a `with_room`."""
+    return has_form(model, "with_room") and all(
+        has_form(layer, "with_room")
+        for layer in _layers_of(model)
+        if hasattr(layer, "initial_cache")
+    )
+
+
+def require_hidden_step(model, user):
+    """Raises InputError if a model has no `hidden_step` for its `step`: `user` runs only that."""
+    if not has_form(model, "hidden_step"):
         raise InputError(
             f"{user} computes the logits of a step itself, not by the `step` of "
             f"{type(model).__name__}: give a Transformer."

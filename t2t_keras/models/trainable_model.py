@@ -9,9 +9,9 @@ import tensorflow as tf
 from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.layers import value_checks
-from t2t_keras.layers.basic import Rematerialized
+from t2t_keras.layers.basic import HasFastForms, Rematerialized
 from t2t_keras.models.compiled_steps import CompiledSteps, DefaultSteps, is_default
-from t2t_keras.models.objectives import HasFastForms, KerasObjective, defines_alone, fuses
+from t2t_keras.models.objectives import KerasObjective, defines_alone, fuses
 from t2t_keras.models.train_step import SETTINGS, FusedObjective, TrainStep
 
 _wraps: Any = functools.wraps

@@ -361,28 +361,24 @@ class ProjectedMemory(NamedTuple):
     mask: tf.Tensor  # bool [batch, 1, 1, source], False on padding
 
 
-def append_step(state, own_beam, step_view):
-    """Returns a state with one more step in its beam history, and the `View` of that step.
-
-    Args:
-        state: `DecoderState`, or another named tuple with a `beam_history`.
-        own_beam: integers [batch, beams], the beam of each hypothesis.
-        step_view: method of the self-attention, see `MultiHeadSelfAttention.step_view`.
-    """
-    # [batch, beams, steps + 1]
-    history = tf.concat([state.beam_history, tf.expand_dims(own_beam, 2)], axis=2)
-    return state._replace(beam_history=history), step_view(history)
-
-
 class DecoderState(NamedTuple):
     """State of the hypotheses of each sentence, with the KV cache of the decoder."""
 
-    memory: ProjectedMemory  # of the source
+    memory: ProjectedMemory | tuple  # of the source; () of a language model
     beam_history: tf.Tensor  # `ops.index_dtype` [batch, beams, steps], see `cache_mask`
     # [batch, heads, steps · beams, width] of each decoder layer, of every beam and step
     caches: tuple[KeyValue, ...]
+    num_steps: tf.Tensor  # int32 []
 
-    append = append_step
+    def with_room(self, steps, attentions):
+        """Returns the state with room for `steps` steps, int32 [], see `ops.append`."""
+        _, beams, room = tf.unstack(tf.shape(self.beam_history))
+        more = [(steps - room) * beams] * len(self.caches)
+        pairs = zip(attentions, self.caches, more, strict=True)
+        return self._replace(
+            beam_history=ops.pad_axis(self.beam_history, steps - room, 2, value=-1),
+            caches=tuple(attention.with_room(cache, slots) for attention, cache, slots in pairs),
+        )
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -426,6 +422,11 @@ class Transformer(TrainableModel):
         >>> model.compile(t2t.adam(config.model_dim), t2t.LabelSmoothedCrossEntropy(0.1))
         >>> history = model.fit(inputs, labels, epochs=2, verbose=0)
     """
+
+    fast_forms = TrainableModel.fast_forms | {
+        "with_room": ("initial_state", "step", "reorder"),
+        "hidden_step": ("step",),
+    }
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -501,8 +502,9 @@ class Transformer(TrainableModel):
             beams: int, hypotheses of each sentence.
         """
         batch = tf.shape(memory.mask)[0]
-        caches = tuple(layer.self_attention.initial_cache(batch) for layer in self.decoder.layers)
-        return DecoderState(memory, tf.zeros([batch, beams, 0], ops.index_dtype()), caches)
+        caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
+        history = tf.zeros([batch, beams, 0], ops.index_dtype())
+        return DecoderState(memory, history, caches, tf.constant(0))
 
     def step(self, ids, state, return_attention_weights=False):
         """Reads ids, int32 [batch, beams], the newest token of every hypothesis.
@@ -518,21 +520,40 @@ class Transformer(TrainableModel):
 
     def hidden_step(self, ids, state):
         """Like `step`, but returns the decoder's output [batch, beams, model_dim] and attention."""
-        own_beam = tf.zeros_like(ops.to_index(ids)) + ops.arange(ids.shape[1])  # [batch, beams]
-        state, view = state.append(own_beam, self.decoder.layers[0].self_attention.step_view)
+        memory, history, caches, num_steps = state
+        history, view = self._attentions[0].step_view(history, num_steps)
         # [batch, beams, model_dim]: beams take the place of length
-        rows = Sequences(positions=view.positions)
+        rows = Sequences(positions=num_steps)
         x = self._embed(ids, self.embedding, self.target_positions, rows)
-        memory = state.memory
         hidden, caches, weights = self.decoder.step(
-            x, memory.key_values, View(memory.mask), state.caches, view
+            x, memory.key_values, View(memory.mask), caches, view
         )
-        return hidden, state._replace(caches=caches), weights
+        return hidden, DecoderState(memory, history, caches, num_steps + 1), weights
 
     def reorder(self, state, parents):
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
+
+    def with_room(self, state, steps, round_up=None):
+        """Returns a state with room for further steps, so that its sizes are few, see `ops.append`.
+
+        Args:
+            steps: int32 [], the steps that it has room for.
+            round_up: function of the length of the sources, int32 [], to the length that they get;
+                None: they keep theirs.
+        """
+        if round_up is not None:
+            key_values, mask = state.memory
+            more = round_up(tf.shape(mask)[3]) - tf.shape(mask)[3]
+            key_values = tf.nest.map_structure(lambda x: ops.pad_axis(x, more, 2), key_values)
+            memory = ProjectedMemory(key_values, ops.pad_axis(mask, more, 3))
+            state = state._replace(memory=memory)
+        return state.with_room(steps, self._attentions)
+
+    @property
+    def _attentions(self):
+        return [layer.self_attention for layer in self.decoder.layers]
 
     # What training, saving and exports ask a model for.
 

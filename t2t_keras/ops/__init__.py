@@ -11,13 +11,15 @@ from t2t_keras.ops.dropout import dropout
 from t2t_keras.ops.gradients import add_gradients, define_gradient, scale_gradients
 from t2t_keras.ops.indices import (
     PAD_ID,
+    append,
     arange,
     index_dtype,
     is_token,
     on_host,
+    pad_axis,
     pad_end,
-    put_at,
     to_index,
+    with_place,
 )
 from t2t_keras.ops.linear_cross_entropy import (
     LossTerms,

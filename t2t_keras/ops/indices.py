@@ -10,7 +10,7 @@ import contextlib
 import tensorflow as tf
 
 from t2t_keras import keras_compat
-from t2t_keras.ops.trace import device
+from t2t_keras.ops.trace import device, options
 
 PAD_ID = 0
 """Padding; it has weight 0 everywhere."""
@@ -49,6 +49,26 @@ def on_host():
     return contextlib.nullcontext() if device() == "cpu" else tf.device("CPU:0")
 
 
+def append(x, newest, count):
+    """Returns x with the newest values of a step behind it on axis 2.
+
+    In a search whose tensors have a fixed size, x has room for them behind those of `count` steps.
+
+    Args:
+        x: [first, second, length, ...].
+        newest: [first, second, size, ...], of the same dtype.
+        count: int32 [], steps before this one, each of this size.
+    """
+    if options().fixed_sizes:
+        return put_at(x, newest, count * tf.shape(newest)[2])
+    return tf.concat([x, newest], axis=2)
+
+
+def with_place(x):
+    """Returns x with a zero more on its last axis, or x if it has a fixed size, see `append`."""
+    return x if options().fixed_sizes else pad_end(x)
+
+
 def put_at(x, values, begin):
     """Returns x with values written to axis 2 from an index on; only in XLA, which writes in place.
 
@@ -67,4 +87,11 @@ def pad_end(x, count=1):
     """
     if device() != "gpu":
         return tf.pad(x, [[0, 0]] * (x.shape.rank - 1) + [[0, count]])
-    return tf.concat([x, tf.zeros(tf.concat([tf.shape(x)[:-1], [count]], 0), x.dtype)], axis=-1)
+    return pad_axis(x, count, -1)
+
+
+def pad_axis(x, count, axis, value=0):
+    """Returns x with `count` equal values more on an axis, an int32 scalar."""
+    shape = tf.unstack(tf.shape(x))
+    shape[axis] = count
+    return tf.concat([x, tf.fill(shape, tf.cast(value, x.dtype))], axis)

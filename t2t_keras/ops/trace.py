@@ -28,6 +28,7 @@ class TraceOptions:
     # `ops.products.Products` of a decoding step, or of int8; None: the plain ones
     products: object = None
     compiled_search: bool = False  # whether XLA compiles the steps of a search, if it can
+    fixed_sizes: bool = False  # whether what grows in a search has room already, see `ops.append`
 
 
 _by_graph = weakref.WeakKeyDictionary()  # {graph: its options, within a block}

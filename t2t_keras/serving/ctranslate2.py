@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from t2t_keras.data.files import write_checksums
 from t2t_keras.errors import InputError
-from t2t_keras.models.transformer import Transformer
+from t2t_keras.layers.basic import has_form
 from t2t_keras.serving.export import new_version
 from t2t_keras.tasks.translation import Translator
 
@@ -46,10 +46,10 @@ def export_ctranslate2(translator, directory):
         raise InputError(
             f"a {type(translator).__name__} can't be exported to CTranslate2: give a Translator."
         )
-    if not isinstance(translator.model, Transformer):
+    if not has_form(translator.model, "hidden_step"):
         raise InputError(
             f"CTranslate2 has no {type(translator.model).__name__}: give a translator of one "
-            "Transformer, without kNN-MT."
+            "Transformer, without kNN-MT and with the `step` of this library."
         )
     _require_form(translator.model.config)
     with new_version(directory) as folder:

@@ -13,7 +13,7 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
-from t2t_keras.models.search_steps import require_own_steps, step_products
+from t2t_keras.models.search_steps import has_room, require_own_steps, step_products
 from t2t_keras.settings import DECODING, Range, check_settings
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import as_str
@@ -150,9 +150,9 @@ class SearchPredictor(Predictor):
             **options: further arguments of `beam_search`.
         """
         batch, beam_size = tf.shape(max_lengths)[0], self.settings.beam_size
-        conditions = options.get("constraint"), options.get("records")
-        if ops.options().compiled_search and CompiledLoop.fits(model, *conditions):
-            options["loop"] = CompiledLoop()
+        is_free = options.get("constraint") is None and options.get("records") is None
+        if ops.options().compiled_search and is_free and has_room(model):
+            options["loop"] = CompiledLoop(model)
         state = model.initial_state(model.encode(source_ids), beam_size)
 
         with self.with_step_products():

@@ -24,8 +24,7 @@ from t2t_keras.data.files import local_path, write_file
 from t2t_keras.data.lexical_table import learn_lexical_table
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import masked
-from t2t_keras.models.search_steps import require_step_of_library
-from t2t_keras.models.transformer import Transformer
+from t2t_keras.models.search_steps import require_hidden_step
 from t2t_keras.tasks.translation import Translator
 
 _MEASURED, _MEASURED_TOGETHER, _MEASURED_LENGTH = 128, 16, 128
@@ -213,12 +212,12 @@ def _token_cost(translator, shards):
 
 def _require_transformer(translator):
     model = translator.model
-    if not isinstance(translator, Translator) or not isinstance(model, Transformer):
+    if not isinstance(translator, Translator) or not hasattr(model, "hidden_step"):
         raise InputError(
             "a shortlist is for a Translator of a Transformer, not for a "
             f"{type(translator).__name__} of a {type(model).__name__}: leave it out."
         )
-    require_step_of_library(model, "a shortlist")
+    require_hidden_step(model, "a shortlist")
 
 
 class _Candidates(NamedTuple):

@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_rate
+from t2t_keras.layers.basic import HasFastForms
 from t2t_keras.layers.value_checks import Limit, require_dense
-from t2t_keras.models.objectives import HasFastForms
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.models.objectives import HasFastForms
+from t2t_keras.layers.basic import HasFastForms
 from t2t_keras.training.losses import token_ids, token_weights
 
 

@@ -1,12 +1,14 @@
 """A `call` of a user's class that a search would not run is refused."""
 
+import keras
 import numpy as np
 import pytest
 
 import t2t_keras as t2t
 from t2t_keras.errors import InputError
 from t2t_keras.models.knn import Datastore, KNNTransformer
-from t2t_keras.models.search_steps import require_own_steps
+from t2t_keras.models.search_steps import has_room, require_own_steps, step_products
+from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from tests.tasks import tiny
 from tests.tasks.test_shortlist import shortlist
@@ -65,7 +67,7 @@ def test_a_call_without_encode_and_step_is_refused(kind, use):
         use(kind(CONFIG))
 
 
-def test_a_call_with_its_own_encode_and_step_is_searched():
+def test_a_call_with_its_own_encode_and_step_is_searched(tmp_path):
     model = OwnAll(CONFIG)
     assert of_translator(model).model is model
     assert t2t.Ensemble([model]).members == [model]
@@ -75,6 +77,60 @@ def test_a_call_with_its_own_encode_and_step_is_searched():
     ):
         with pytest.raises(InputError, match="not by the `step` of OwnAll: give a Transformer"):
             use()
+    with pytest.raises(InputError, match="CTranslate2 has no OwnAll: give a translator of one"):
+        export_ctranslate2(of_translator(model), tmp_path / "engine")
+
+
+class OwnModel(keras.Model):
+    """Not a `Transformer`, but it has the same methods; its layers are another model's."""
+
+    for member in (
+        *("encode", "initial_state", "step", "hidden_step", "reorder", "with_room"),
+        *("max_length", "input_signature", "output_matrix", "_attentions", "_embed"),
+    ):
+        locals()[member] = vars(t2t.Transformer)[member]
+
+    def __init__(self, model):
+        super().__init__()
+        self.config = model.config
+        for name in PARTS:
+            setattr(self, name, getattr(model, name))
+        self.built = True
+
+
+PARTS = "embedding", "source_embedding", "output_projection", "source_positions"
+PARTS += "target_positions", "embedding_dropout", "encoder", "decoder"
+
+
+class OwnSteps(OwnModel):
+    def step(self, ids, state, return_attention_weights=False):
+        return super().step(ids, state, return_attention_weights)
+
+
+@pytest.mark.parametrize("use", [
+    lambda translator: translator,
+    lambda translator: ShortlistTranslator(translator, shortlist(k=9)),
+    lambda translator: of_translator(t2t.Ensemble([translator.model, tiny.model(seed=3)])),
+    lambda translator: of_translator(KNNTransformer(translator.model, DATASTORE)),
+])  # fmt: skip
+def test_a_model_with_the_methods_of_a_transformer_gets_its_searches(use):
+    model = tiny.model(position_embedding="relative")
+    own = OwnModel(model)
+    theirs, ours = (use(of_translator(kind)).n_best(tiny.LINES) for kind in (model, own))
+    assert ours == theirs
+
+
+def test_fast_forms_belong_to_the_steps_that_state_them():
+    model = tiny.model()
+    own = OwnModel(model)
+    found, expected = step_products(own), step_products(model)
+    kernels = [[id(factors[0]) for factors in x["matrices"]] for x in (found, expected)]
+    assert kernels[0] == kernels[1] and kernels[0]
+    assert found["output_matrices"] == [model.embedding.matrix]
+    assert has_room(own) and has_room(model) and has_room(t2t.TransformerLM(CONFIG))
+    assert not has_room(OwnSteps(model)) and not has_room(OwnAll(CONFIG))
+    own.decoder.layers[0].self_attention.step = None  # set on the layer itself
+    assert not has_room(own)
 
 
 @pytest.mark.parametrize(("make", "name", "value"), [

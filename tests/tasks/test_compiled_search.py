@@ -8,8 +8,8 @@ import tensorflow as tf
 from absl import logging as absl_logging
 
 from t2t_keras import ops
-from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.models.ensemble import Ensemble
+from t2t_keras.models.search_steps import has_room
 from t2t_keras.tasks import search
 from t2t_keras.tasks.parse_constraints import ConstrainedModel
 from t2t_keras.tasks.translation import Translator
@@ -72,7 +72,7 @@ def test_a_search_that_xla_cannot_do_is_done_without(on_gpu, monkeypatch, caplog
     translator = tiny.translator()
     best = translator(TEXTS[:2])
     on_gpu(plain_calls=2)
-    monkeypatch.setattr(ops, "put_at", put_at)
+    monkeypatch.setattr(ops.indices, "put_at", put_at)
     with caplog.at_level(logging.INFO, absl_logging.get_absl_logger().name):
         assert translator(TEXTS[:2]) == best
         assert "go on without XLA" not in caplog.text  # the second call, still plain
@@ -81,13 +81,21 @@ def test_a_search_that_xla_cannot_do_is_done_without(on_gpu, monkeypatch, caplog
     assert len([text for text in caplog.messages if "go on without XLA" in text]) == 1
 
 
-@pytest.mark.parametrize(("make", "conditions", "right"), [
-    (tiny.model, {}, True),
-    (tiny.model, {"constraint": object()}, False),
-    (tiny.model, {"records": object()}, False),
-    (lambda: tiny.model(attention_window=3), {}, False),
-    (lambda: Ensemble([tiny.model()]), {}, False),
-    (lambda: ConstrainedModel(tiny.model(), None), {}, False),
+def test_a_search_with_records_is_not_compiled(on_gpu, monkeypatch):
+    translator = tiny.translator()
+    expected = [[found.text for found in row] for row in translator.n_best_tokens(TEXTS[:2])]
+    on_gpu()
+    monkeypatch.setattr(search, "CompiledLoop", None)
+    found = [[found.text for found in row] for row in translator.n_best_tokens(TEXTS[:2])]
+    assert found == expected
+    assert not translator.searches().without_xla
+
+
+@pytest.mark.parametrize(("make", "right"), [
+    (tiny.model, True),
+    (lambda: tiny.model(attention_window=3), False),
+    (lambda: Ensemble([tiny.model()]), False),
+    (lambda: ConstrainedModel(tiny.model(), None), False),
 ])  # fmt: skip
-def test_only_a_plain_search_of_a_transformer_is_compiled(make, conditions, right):
-    assert CompiledLoop.fits(make(), **conditions) == right
+def test_only_a_model_whose_steps_can_have_fixed_sizes_is_compiled(make, right):
+    assert has_room(make()) == right
