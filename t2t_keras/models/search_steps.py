@@ -22,7 +22,7 @@ class FixedSettings:
 def step_products(model):
     """Returns the matrices of a model's steps, as `ops.with_step_products` takes them.
 
-    It is a dict of `matrices`, `output_matrices` and `dtype`; empty if no part of the model has a
+    It is a dict of `matrices`, `output_matrices` and `dtype`, of all parts of the model that have a
     `step`, a `decoder` and an `output_matrix`, as a `Transformer` has.
     """
     members = [
@@ -30,12 +30,10 @@ def step_products(model):
         for layer in _layers_of(model)
         if all(hasattr(layer, name) for name in ("step", "decoder", "output_matrix"))
     ]
-    if not members:
-        return {}
     return {
         "matrices": [factors for member in members for factors in _step_matrices(member.decoder)],
         "output_matrices": [member.output_matrix for member in members],
-        "dtype": members[0].compute_dtype,
+        "dtype": members[0].compute_dtype if members else "float32",
     }
 
 

@@ -176,14 +176,14 @@ def with_step_products(*, matrices, output_matrices, dtype, precompute=compute_n
 
     Args:
         matrices: list of the steps' arguments of `matmul`: (variable [width, columns],), or with
-            LoRA (variable, A, B).
+            LoRA (variable, A, B). Without any matrix the block keeps its products.
         output_matrices: list of variables [vocab, model_dim], the output projections of one model
             or several; empty: steps multiply with other columns.
         dtype: str, compute dtype.
         precompute: function (key, make) → tensor, which keeps tensors that depend only on weights.
             As long as it keeps one it must keep `make`, so that the variable in it stays alive.
     """
-    if not fast_forms():
+    if not fast_forms() or not (matrices or output_matrices):
         return contextlib.nullcontext()
     products = _products().of_steps(matrices, output_matrices, dtype, precompute)
     return traced_with(dataclasses.replace(options(), products=products))

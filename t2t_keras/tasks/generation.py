@@ -12,7 +12,6 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.data.texts import as_batch
-from t2t_keras.decoding.token_rules import RuledModel
 from t2t_keras.errors import InputError
 from t2t_keras.models.language_model import TransformerLM
 from t2t_keras.settings import documented
@@ -220,7 +219,7 @@ class TextGenerator(SearchPredictor):
         Raises:
             InputError: if a setting is out of its range, or as in a call.
         """
-        rows, found = self.drawn_rows(as_batch(texts), n, seed, temperature, top_k, top_p)
+        rows, found = self.drawn_rows(n, seed, temperature, top_k, top_p, text=as_batch(texts))
         self._require_whole(found["truncated"][::n], self.max_prompt)
         return [[Generation(*pair) for pair in row] for row in rows]
 
@@ -264,19 +263,9 @@ class TextGenerator(SearchPredictor):
     def continue_texts(self, texts, n_best=1):
         """Returns the `_Continuations` [batch, n_best] of prompts, string [batch], by a search."""
 
-        def find(model, ids, max_lengths):
-            return self.run_beam_search(
-                model,
-                ids,
-                max_lengths,
-                n_best,
-                length_penalty=self.settings.length_penalty,
-                prefix_ids=ids,
-                n_best_patience=_PATIENCE,
-                max_length_ratio=_LENGTH_RATIO,
-            )
-
-        return self._continue(find, texts)
+        return self._continue(
+            texts, n_best=n_best, n_best_patience=_PATIENCE, max_length_ratio=_LENGTH_RATIO
+        )
 
     def draw(self, texts, seeds, temperature, top_k, top_p):
         """Returns the `_Continuations` [batch, 1] of prompts, string [batch], drawn at random.
@@ -286,20 +275,9 @@ class TextGenerator(SearchPredictor):
             temperature, top_k, top_p: float32, int32, float32 [batch], see `decoding.sample`.
         """
 
-        def find(model, ids, max_lengths):
-            return self.run_sampling(
-                model,
-                ids,
-                max_lengths,
-                seeds=seeds,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                length_penalty=self.settings.length_penalty,
-                prefix_ids=ids,
-            )
-
-        return self._continue(find, texts)
+        return self._continue(
+            texts, draws=True, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p
+        )
 
     def score_texts(self, texts):
         """Returns the `Scores` of texts, string [batch], and bool [batch], whether truncated."""
@@ -320,15 +298,15 @@ class TextGenerator(SearchPredictor):
     def saved_call(self, text):
         return _best(self, text)
 
-    def _continue(self, find, texts):
+    def _continue(self, texts, **options):
+        """Returns the `_Continuations` of prompts; options: see `find`."""
         with ops.on_host():
             prompts, truncated = Reader(self.tokenizer, self.max_prompt).encode_prefix(texts)
             ids = prompts.to_tensor()  # [batch, prompt]
             lengths = tf.cast(prompts.row_lengths(), tf.int32)
         max_lengths = tf.minimum(lengths + self.settings.max_extra_tokens, self.max_text)
-        rules = self.settings.token_rules()
-        model = RuledModel(self.model, rules, ids, None) if rules else self.model
-        found = find(model, ids, max_lengths)
+        options |= {"length_penalty": self.settings.length_penalty, "prefix_ids": ids}
+        found = self.find(self.model, ids, max_lengths, **options)
         with ops.on_host():
             return self._as_texts(found, texts, ids, truncated)
 

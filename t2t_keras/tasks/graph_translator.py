@@ -1,7 +1,7 @@
 """Translation inside a graph: tensors of strings in, tensors out.
 
 `GraphTranslator` contains the graphs that `Translator` traces and an export serves: every search
-encodes texts, calls `find_within_limits`, and turns the hypotheses into texts.
+encodes texts, calls `find`, and turns the hypotheses into texts.
 """
 
 import copy
@@ -12,8 +12,6 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.data.text_parts import in_batches, in_order
 from t2t_keras.decoding.hypotheses import LengthPenalty
-from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
-from t2t_keras.decoding.token_rules import RuledModel
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
 from t2t_keras.tasks.documents import translate_documents
@@ -151,14 +149,13 @@ class GraphTranslator(SearchPredictor):
             first, target_first = self.first_ids(*languages)
             sources = self.sources.encode(texts, first)
             prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
-        hypotheses = self.search(sources.ids, prefix_ids, n_best)
-        return self._as_texts(hypotheses, sources.truncated | clipped), prefix_ids
+        hypotheses = self._search(sources.ids, prefix_ids, n_best)
+        return self._as_texts(hypotheses, n_best, sources.truncated | clipped), prefix_ids
 
     @model_function([_IDS, _IDS, _COUNT])
     def _search(self, source_ids, prefix_ids, n_best):
         """Returns `Hypotheses` [batch, beam_size], of which the first n_best are searched for."""
-        find = functools.partial(self._find_best, n_best=n_best)
-        return self.find_within_limits(self._by_rules(find), source_ids, prefix_ids)
+        return self.find(n_best=n_best, **self._stops, **self._conditions(source_ids, prefix_ids))
 
     @model_function([_TEXTS] * 4)
     def _align(self, texts, translations, *languages):
@@ -207,14 +204,13 @@ class GraphTranslator(SearchPredictor):
     def saved_call(self, text, *languages):
         return self.translate(text, None, 1, None, *languages)._asdict()
 
-    def _as_texts(self, hypotheses, truncated):
-        """Returns the `TranslationBatch` of `Hypotheses` [batch, n_best]."""
+    def _as_texts(self, hypotheses, n_best, truncated):
+        """Returns the `TranslationBatch` of the first n_best `Hypotheses`, int or int32 []."""
         with ops.on_host():
-            batch, n_best, length = tf.unstack(tf.shape(hypotheses.ids))
-            ids = tf.reshape(hypotheses.ids, [batch * n_best, length])
-            texts = self.tokenizer.target.decode(ids)
-            texts = tf.reshape(texts, [batch, n_best])
-        return TranslationBatch(texts, hypotheses.scores, truncated)
+            batch, _, length = tf.unstack(tf.shape(hypotheses.ids))
+            ids = tf.reshape(hypotheses.ids[:, :n_best], [batch * n_best, length])
+            texts = tf.reshape(self.tokenizer.target.decode(ids), [batch, n_best])
+        return TranslationBatch(texts, hypotheses.scores[:, :n_best], truncated)
 
     def translate_tokens(
         self, texts, prefixes=None, n_best=1, source_language=None, target_language=None
@@ -232,13 +228,12 @@ class GraphTranslator(SearchPredictor):
             truncated = self.sources.encode(texts, first).truncated
             sources = self.sources.encode_with_offsets(texts, first)
             prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
-        has_text = sources.ends > sources.starts
-
-        def find(model, *inputs):
-            attending = AttendingModel(model, has_text)
-            return self._find_best(attending, *inputs, n_best=n_best, records=TokenRecords)
-
-        found = self.find_within_limits(self._by_rules(find), sources.ids, prefix_ids)
+        found = self.find(
+            n_best=n_best,
+            has_text=sources.ends > sources.starts,
+            **self._stops,
+            **self._conditions(sources.ids, prefix_ids),
+        )
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
 
@@ -268,23 +263,15 @@ class GraphTranslator(SearchPredictor):
             sources = self.sources.encode(texts, first)
             prefix_ids, _ = self._prefix_ids(sources.ids, first_ids=target_first)
 
-        def find(model, source_ids, prefix_ids, constraint, max_lengths):
-            return self.run_sampling(
-                model,
-                source_ids,
-                max_lengths,
-                seeds=seeds,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                length_penalty=self._penalty,
-                prefix_ids=prefix_ids,
-                free_prefix=self._free_prefix,
-                banned=constraint and constraint.reserved,
-            )
-
-        found = self.find_within_limits(self._by_rules(find), sources.ids, prefix_ids)
-        return self._as_texts(found, sources.truncated)
+        found = self.find(
+            draws=True,
+            seeds=seeds,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            **self._conditions(sources.ids, prefix_ids),
+        )
+        return self._as_texts(found, 1, sources.truncated)
 
     def translate_documents(self, texts, source_language=None, target_language=None, terms=None):
         """Translates documents, see `Translator.documents`.
@@ -382,7 +369,7 @@ class GraphTranslator(SearchPredictor):
         known, _ = self._any_languages(source_ids[:, 0])
         _, target_first = self.first_ids(known, target_language)
         prefix_ids, _ = self._prefix_ids(source_ids, first_ids=target_first)
-        return self.search(source_ids, prefix_ids, self.settings.beam_size)
+        return self._search(source_ids, prefix_ids, self.settings.beam_size)
 
     def score(self, texts, translations, source_language=None, target_language=None):
         """Returns the log-probabilities of given translations.
@@ -487,54 +474,35 @@ class GraphTranslator(SearchPredictor):
         found = self._search(source_ids, prefix_ids, n_best)
         return tf.nest.map_structure(lambda x: x[:, :n_best], found)
 
-    def _by_rules(self, find):
-        """Returns a `find` of `find_within_limits` whose model follows the settings' rules."""
-        rules = self.settings.token_rules(self.tokenizer.eos_id)
-
-        def find_by_rules(model, source_ids, prefix_ids, constraint, max_lengths):
-            ruled = RuledModel(model, rules, prefix_ids, constraint and constraint.reserved)
-            return find(ruled, source_ids, prefix_ids, constraint, max_lengths)
-
-        return find_by_rules if rules else find
-
-    def find_within_limits(self, find, source_ids, prefix_ids=None):
-        """Returns the `Hypotheses` that a search finds for encoded sources.
+    def _conditions(self, source_ids, prefix_ids):
+        """Returns the arguments of `find` that all searches and samples have, a dict.
 
         Args:
-            find: function of the model that is searched, of source_ids, prefix_ids, the
-                `RequiredTokens` of translations or None, and the maximum length of each
-                translation, int32 [batch], to `Hypotheses`.
             source_ids, prefix_ids: as for `search`.
         """
         constraint = self.protection.constraint(source_ids, self.tokenizer)
-        lengths, given = _lengths(source_ids), 0
-        if prefix_ids is not None:
-            given = _lengths(prefix_ids)
+        given = _lengths(prefix_ids)
         if constraint is not None:
             given += tf.reduce_sum(constraint.counts, axis=1)
-        max_lengths = tf.maximum(lengths, given) + self.settings.max_extra_tokens
+        max_lengths = tf.maximum(_lengths(source_ids), given) + self.settings.max_extra_tokens
         if self.settings.min_target_length:
             max_lengths = tf.maximum(max_lengths, self.settings.min_target_length + 1)
-        max_lengths = tf.minimum(max_lengths, self.targets.limit)
-        return find(self.model, source_ids, prefix_ids, constraint, max_lengths)
+        return {
+            "model": self.model,
+            "source_ids": source_ids,
+            "max_lengths": tf.minimum(max_lengths, self.targets.limit),
+            "length_penalty": self._penalty,
+            "prefix_ids": prefix_ids,
+            "free_prefix": self._free_prefix,
+            "constraint": constraint,
+        }
 
-    def _find_best(
-        self, model, source_ids, prefix_ids, constraint, max_lengths, *, n_best, **options
-    ):
-        exhaustive = self.settings.exhaustive
-        return self.run_beam_search(
-            model,
-            source_ids,
-            max_lengths,
-            n_best,
-            length_penalty=self._penalty,
-            prefix_ids=prefix_ids,
-            free_prefix=self._free_prefix,
-            n_best_patience=None if exhaustive else _N_BEST_PATIENCE,
-            max_length_ratio=None if exhaustive else _MAX_LENGTH_RATIO,
-            constraint=constraint,
-            **options,
-        )
+    @property
+    def _stops(self):
+        """The arguments of `beam_search` by which a search ends early, a dict."""
+        if self.settings.exhaustive:
+            return {}
+        return {"n_best_patience": _N_BEST_PATIENCE, "max_length_ratio": _MAX_LENGTH_RATIO}
 
     @property
     def _penalty(self):

@@ -239,11 +239,11 @@ class Parser(SearchPredictor):
         settings, model = self.settings, self.model
         if settings.constrained:
             model = ConstrainedModel(model, automaton)
-        return self.run_beam_search(
+        return self.find(
             model,
             source_ids,
             automaton.max_lengths,
-            n_best,
+            n_best=n_best,
             length_penalty=settings.length_penalty,
         )
 

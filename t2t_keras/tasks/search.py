@@ -1,6 +1,5 @@
 """Common parts of `Translator` and `Parser`: n-best lists, beam search and sampling."""
 
-import contextlib
 import dataclasses
 import functools
 
@@ -12,6 +11,8 @@ from t2t_keras import ops
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.decoding.sampling import sample
+from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
+from t2t_keras.decoding.token_rules import RuledModel
 from t2t_keras.errors import InputError
 from t2t_keras.models.search_steps import has_room, require_own_steps, step_products
 from t2t_keras.settings import DECODING, Range, check_settings
@@ -109,25 +110,23 @@ class SearchPredictor(Predictor):
             for row in zip(texts.numpy(), scores.numpy(), strict=True)
         ], found
 
-    def drawn_rows(self, texts, n, seed, temperature, top_k, top_p, **inputs):
+    def drawn_rows(self, n, seed, temperature, top_k, top_p, **inputs):
         """Returns n samples of each text, lists of (text, score), and the outputs of the request.
 
         Args:
-            texts: string [batch].
             n, seed, temperature, top_k, top_p: as for `Translator.sample`.
-            **inputs: further inputs of the request `sample`, tensors [batch].
+            **inputs: text and other inputs of the request `sample`, string [batch].
 
         Raises:
             InputError: if a setting is out of its range.
         """
         settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         temperature, top_k, top_p = check_settings(settings).values()
-        n, count = DECODING["samples"].check("n", n), len(texts)
+        n, count = DECODING["samples"].check("n", n), len(inputs["text"])
         request, found = (
             self.requests["sample"],
             self.run(
                 "sample",
-                text=tf.repeat(texts, n),
                 seed=tf.constant(row_seeds(seed, count, n), tf.int32, [count * n, 2]),
                 temperature=tf.fill([count * n], temperature),
                 top_k=tf.fill([count * n], top_k or 0),
@@ -139,59 +138,60 @@ class SearchPredictor(Predictor):
         drawn = [(as_str(text), float(score)) for text, score in pairs]
         return [drawn[i : i + n] for i in range(0, count * n, n)], found
 
-    def run_beam_search(self, model, source_ids, max_lengths, n_best, **options):
-        """Returns the `Hypotheses` [batch, n_best] of a beam search over encoded sources.
+    def find(
+        self,
+        model,
+        source_ids,
+        max_lengths,
+        prefix_ids=None,
+        constraint=None,
+        has_text=None,
+        draws=False,
+        **options,
+    ):
+        """Returns the `Hypotheses` of a beam search over encoded sources, or of samples.
 
         Args:
             model: `SearchableModel`, the predictor's own or a wrapper of it.
             source_ids: int32 [batch, source], 0 on padding.
             max_lengths: int32 [batch], tokens.
-            n_best: int or int32 [], up to beam_size, see `beam_search`.
-            **options: further arguments of `beam_search`.
+            prefix_ids, constraint: as for `beam_search`; samples have no `reserved` tokens.
+            has_text: bool [batch, source], with it hypotheses have `TokenRecords`; or None.
+            draws: whether to draw one sample of each source.
+            **options: further arguments of `beam_search` or `sample`.
         """
-        batch, beam_size = tf.shape(max_lengths)[0], self.settings.beam_size
-        is_free = options.get("constraint") is None and options.get("records") is None
-        if ops.options().compiled_search and is_free and has_room(model):
+        rules = self.settings.token_rules(self.tokenizer.eos_id)
+        reserved = None if constraint is None else constraint.reserved
+        if rules:
+            model = RuledModel(model, rules, prefix_ids, reserved)
+        if has_text is not None:
+            model, options["records"] = AttendingModel(model, has_text), TokenRecords
+        beams = 1 if draws else self.settings.beam_size
+        state = model.initial_state(model.encode(source_ids), beams)
+        options |= {
+            "bos_ids": tf.fill([tf.shape(max_lengths)[0]], self.tokenizer.bos_id),
+            "eos_id": self.tokenizer.eos_id,
+            "max_lengths": max_lengths,
+            "prefix_ids": prefix_ids,
+        }
+        is_free = constraint is None and has_text is None
+        if not draws and ops.options().compiled_search and is_free and has_room(model):
             options["loop"] = CompiledLoop(model)
-        state = model.initial_state(model.encode(source_ids), beam_size)
-
-        with self.with_step_products():
+        with ops.with_step_products(**self.step_products()):
+            if draws:
+                return sample(model.step, state, banned=reserved, **options)
             return beam_search(
                 model.step,
                 state,
                 reorder=model.reorder,
-                bos_ids=tf.fill([batch], self.tokenizer.bos_id),
-                eos_id=self.tokenizer.eos_id,
-                beam_size=beam_size,
-                max_lengths=max_lengths,
-                n_best=n_best,
-                **options,
-            )
-
-    def run_sampling(self, model, source_ids, max_lengths, **options):
-        """Returns the `Hypotheses` [batch, 1] of samples.
-
-        Args:
-            model, source_ids: as for `run_beam_search`.
-            max_lengths: int32 [batch], tokens.
-            **options: further arguments of `sample`.
-        """
-        batch = tf.shape(max_lengths)[0]
-        state = model.initial_state(model.encode(source_ids), 1)
-
-        with self.with_step_products():
-            return sample(
-                model.step,
-                state,
-                bos_ids=tf.fill([batch], self.tokenizer.bos_id),
-                eos_id=self.tokenizer.eos_id,
-                max_lengths=max_lengths,
+                beam_size=beams,
+                constraint=constraint,
                 **options,
             )
 
     def step_products(self):
-        """Returns the matrices of the model's steps, see `models.search_steps`."""
-        return step_products(self.model)
+        """Returns the arguments of `ops.with_step_products` for the model's steps."""
+        return step_products(self.model) | {"precompute": self.precompute}
 
     def searches(self):
         """Returns the `Searches` of the present model and settings."""
@@ -199,12 +199,6 @@ class SearchPredictor(Predictor):
         if "searches" not in graphs:
             graphs["searches"] = Searches()
         return graphs["searches"]
-
-    def with_step_products(self):
-        """Context manager: steps in the block multiply by the forms that are fastest for them."""
-        if products := self.step_products():
-            return ops.with_step_products(precompute=self.precompute, **products)
-        return contextlib.nullcontext()
 
 
 def row_seeds(seed, count, n):

@@ -167,8 +167,8 @@ class GeneratorSettings(Settings):
         "(Keskar et al. 2019); 1: no penalty.",
     )
 
-    def token_rules(self):
-        """Returns the rules of a search, a list for `RuledModel`."""
+    def token_rules(self, eos_id):
+        """Returns the rules of a search, see `TranslatorSettings.token_rules`."""
         return token_rules(self.repetition_penalty, self.no_repeat_ngram_size)
 
 
@@ -208,3 +208,7 @@ class ParserSettings(Settings):
         Switch(),
         "Whether the search is constrained to valid trees; False: invalid outputs become empty.",
     )
+
+    def token_rules(self, eos_id):
+        """Returns the rules of a search, see `TranslatorSettings.token_rules`: none."""
+        return []

@@ -152,23 +152,23 @@ class ShortlistTranslator(Translator):
     def step_products(self):
         return super().step_products() | {"output_matrices": []}
 
-    def find_within_limits(self, find, source_ids, prefix_ids=None):
-        def find_among(model, source_ids, prefix_ids, constraint, max_lengths):
-            if prefix_ids is None:
-                prefix_ids = tf.zeros_like(source_ids[:, :0])
-            demanded = prefix_ids
-            if constraint is not None:
-                required = tf.where(constraint.counts > 0, constraint.ids, 0)
-                demanded = tf.concat([prefix_ids, required], axis=1)
-            candidates = self._candidates(source_ids, demanded)
-            if constraint is not None:
-                constraint = constraint.renumbered(candidates.ids, candidates.places)
-            narrowed, places = _NarrowedModel(model, candidates), candidates.places
-            prefix_ids = tf.gather(places, prefix_ids)
-            found = find(narrowed, source_ids, prefix_ids, constraint, max_lengths)
-            return found._replace(ids=tf.gather(candidates.ids, found.ids))
-
-        return super().find_within_limits(find_among, source_ids, prefix_ids)
+    def find(self, model, source_ids, max_lengths, prefix_ids, constraint=None, **options):
+        demanded = prefix_ids
+        if constraint is not None:
+            required = tf.where(constraint.counts > 0, constraint.ids, 0)
+            demanded = tf.concat([prefix_ids, required], axis=1)
+        candidates = self._candidates(source_ids, demanded)
+        if constraint is not None:
+            constraint = constraint.renumbered(candidates.ids, candidates.places)
+        found = super().find(
+            _NarrowedModel(model, candidates),
+            source_ids,
+            max_lengths,
+            tf.gather(candidates.places, prefix_ids),
+            constraint,
+            **options,
+        )
+        return found._replace(ids=tf.gather(candidates.ids, found.ids))
 
     def _candidates(self, source_ids, demanded):
         """Returns the `_Candidates` of int32 [batch, source] and [batch, demanded]."""

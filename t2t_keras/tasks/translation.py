@@ -118,7 +118,7 @@ class Translator(GraphTranslator):
             InputError: as in a call.
         """
         texts = self.as_list(texts)
-        languages = self._codes(texts, source_language, target_language)
+        languages = language_codes(self.languages, len(texts), source_language, target_language)
         if not languages:
             return super().predict(texts, batch_size, verbose)
 
@@ -126,7 +126,7 @@ class Translator(GraphTranslator):
             texts, sources, targets = zip(*rows, strict=True)
             return self(texts, source_language=sources, target_language=targets)
 
-        rows = zip(texts, *(codes.numpy() for codes in languages.values()), strict=True)
+        rows = zip(texts, *(codes.numpy() for codes in languages), strict=True)
         return predict(translate, list(rows), batch_size, verbose, lambda row: len(row[0]))
 
     def n_best(
@@ -156,9 +156,7 @@ class Translator(GraphTranslator):
         Raises:
             InputError: if n is out of range, or as in a call.
         """
-        texts, prefix = _as_tensors(texts, prefix)
-        inputs = {"text": texts, "prefix": prefix, "terms": self._term_rows(texts, terms)}
-        inputs |= self._codes(texts, source_language, target_language)
+        inputs = self._inputs(texts, source_language, target_language, terms, prefix=prefix)
         rows, found = ask(self.best_rows, n, **inputs)
         warn_truncated(found["truncated"])
         rows = [[Translation(*pair) for pair in row] for row in rows]
@@ -181,11 +179,8 @@ class Translator(GraphTranslator):
         Raises:
             InputError: as in a call.
         """
-        texts = as_tensor(texts)
-        languages = self._codes(texts, source_language, target_language)
-        terms = self._term_rows(texts, terms)
-        name = "document" if terms is None else "document_terms"
-        found = ask(self.run, name, text=texts, terms=terms, **languages)
+        inputs = self._inputs(texts, source_language, target_language, terms)
+        found = ask(self.run, "document_terms" if "terms" in inputs else "document", **inputs)
         return [as_str(text) for text in found["translation"].numpy()]
 
     def n_best_tokens(self, texts, n=None, prefix=None, source_language=None, target_language=None):
@@ -204,9 +199,8 @@ class Translator(GraphTranslator):
             InputError: if `n_best` raises it.
         """
         n = self.check_n(n)
-        texts, prefix = _as_tensors(texts, prefix)
-        languages = self._codes(texts, source_language, target_language)
-        found = self.run("n_best_tokens", text=texts, prefix=prefix, **languages)
+        inputs = self._inputs(texts, source_language, target_language, prefix=prefix)
+        found = self.run("n_best_tokens", **inputs)
         warn_truncated(found["truncated"])
         return [row[:n] for row in detailed_translations(found)]
 
@@ -246,9 +240,8 @@ class Translator(GraphTranslator):
         Raises:
             InputError: if a setting is out of its range, or as in a call.
         """
-        texts, _ = _as_tensors(texts, None)
-        languages = self._codes(texts, source_language, target_language)
-        rows, found = self.drawn_rows(texts, n, seed, temperature, top_k, top_p, **languages)
+        inputs = self._inputs(texts, source_language, target_language)
+        rows, found = self.drawn_rows(n, seed, temperature, top_k, top_p, **inputs)
         warn_truncated(found["truncated"][::n])
         return [[Translation(*pair) for pair in row] for row in rows]
 
@@ -269,9 +262,8 @@ class Translator(GraphTranslator):
         """
         if tf.inside_function():
             return super().score(texts, translations, source_language, target_language)
-        texts, translations = _as_tensors(texts, translations, "translations")
-        languages = self._codes(texts, source_language, target_language)
-        found = self.run("score", text=texts, translation=translations, **languages)
+        inputs = self._inputs(texts, source_language, target_language, translations=translations)
+        found = self.run("score", **inputs)
         return Scores(found["log_probability"], found["tokens"])
 
     def align(self, texts, translations, source_language=None, target_language=None):
@@ -288,28 +280,28 @@ class Translator(GraphTranslator):
         """
         if tf.inside_function():
             return super().align(texts, translations, source_language, target_language)
-        texts, translations = _as_tensors(texts, translations, "translations")
-        languages = self._codes(texts, source_language, target_language)
-        return Alignment(**self.run("align", text=texts, translation=translations, **languages))
+        inputs = self._inputs(texts, source_language, target_language, translations=translations)
+        return Alignment(**self.run("align", **inputs))
 
-    def _codes(self, texts, source_language, target_language):
-        """Returns the languages as inputs of requests, see `language_codes`."""
-        codes = language_codes(self.languages, len(texts), source_language, target_language)
-        return {x.name: column for x, column in zip(LANGUAGES, codes, strict=False)}
+    def _inputs(self, texts, source_language, target_language, terms=None, **others):
+        """Returns the inputs of a request, {name: string [batch]}; terms only if a text has some.
 
-    @staticmethod
-    def _term_rows(texts, terms):
-        """Returns the `Terms.rows` of texts, string [batch]; None if no text has terms."""
+        Args:
+            texts, source_language, target_language, terms: as in a call.
+            **others: prefix or translations of the texts; None: empty ones.
+        """
+        texts = as_tensor(texts)
+        count = len(texts)
+        inputs = {"text": texts}
+        for name, given in others.items():
+            column = tf.fill([count], "") if given is None else as_tensor(given, name)
+            if len(column) != count:
+                raise InputError(
+                    f"{name} has {len(column)} strings for {count} texts: give one for each text."
+                )
+            inputs[name.removesuffix("s")] = column
         rows = [] if terms is None else Terms.of(terms).rows(texts.numpy())
-        return tf.constant(rows) if any(rows) else None
-
-
-def _as_tensors(texts, others, name="prefix"):
-    texts = as_tensor(texts)
-    count = len(texts)
-    others = tf.fill([count], "") if others is None else as_tensor(others, name)
-    if len(others) != count:
-        raise InputError(
-            f"{name} has {len(others)} strings for {count} texts: give one for each text."
-        )
-    return texts, others
+        if any(rows):
+            inputs["terms"] = tf.constant(rows)
+        codes = language_codes(self.languages, count, source_language, target_language)
+        return inputs | {x.name: column for x, column in zip(LANGUAGES, codes, strict=False)}

@@ -9,7 +9,9 @@ import tensorflow as tf
 
 import t2t_keras as t2t
 from pipelines.modes import Documents, Sampling
+from t2t_keras import ops
 from t2t_keras.errors import InputError
+from t2t_keras.tasks import search
 from tests.tasks import tiny
 
 
@@ -136,3 +138,17 @@ def test_what_cannot_be_continued_is_refused_by_its_place(made):
         Documents().of_predictor(made, 1, {})
     with pytest.raises(InputError, match="without 'encode'"):
         t2t.TextGenerator(keras.Sequential(), tiny.tokenizer())
+
+
+@pytest.mark.slow
+def test_a_search_whose_steps_xla_compiles_is_the_plain_one(monkeypatch):
+    generator = make_generator(max_extra_tokens=6, beam_size=3)
+    prompts = ["The dog", "", *tiny.LINES[:2]]
+    expected = generator.n_best(prompts)
+    monkeypatch.setattr(ops, "visible_device", lambda: "gpu")
+    monkeypatch.setattr(search, "PLAIN_CALLS", 0)
+    for row, other in zip(generator.n_best(prompts), expected, strict=True):
+        assert [found.text for found in row] == [found.text for found in other]
+        scores = [[found.score for found in x] for x in (row, other)]
+        np.testing.assert_allclose(*scores, rtol=1e-4)
+    assert not generator.searches().without_xla

@@ -51,9 +51,9 @@ def test_every_way_to_translate_follows_the_settings():
 def test_without_rules_the_model_is_searched_as_it_is():
     off = {"no_repeat_ngram_size": 0, "min_target_length": 0, "repetition_penalty": 1}
     for settings in ({}, off):
-        assert tiny.translator(**settings)._by_rules(len) is len
+        assert not tiny.translator(**settings).settings.token_rules(eos_id=1)
     for name, value in RULES.items():
-        assert tiny.translator(**{name: value})._by_rules(len) is not len
+        assert len(tiny.translator(**{name: value}).settings.token_rules(eos_id=1)) == 1
 
 
 def test_a_minimum_that_no_translation_can_have_is_refused():

@@ -134,7 +134,7 @@ def test_the_first_word_after_a_prefix_is_replaced(prefix):
     class Continued(Translator):
         """Continues each prefix by the same words, and aligns all words alike."""
 
-        def search(self, source_ids, prefix_ids, n_best=1):
+        def find(self, *, prefix_ids, **others):
             ids = tf.ragged.boolean_mask(prefix_ids, prefix_ids > self.tokenizer.eos_id)
             ids = tf.concat([ids, self.tokenizer.encode([" alte Mann."] * 2)], 1)
             ids = ids.to_tensor()[:, tf.newaxis]
@@ -289,4 +289,4 @@ def test_a_shortlist_and_documents_have_terms(translator):
     assert text.count("<b>") == text.count("</b>") == 1
     text = re.sub(r"</?b>|[ ]", "", text)
     assert text == f"{first}{second}\n\n{third}\r\n".replace(" ", "")
-    assert translator._term_rows(tf.constant([document]), {"tree": "Baum"}) is None
+    assert "terms" not in translator._inputs([document], None, None, {"tree": "Baum"})
