@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
+from t2t_keras.layers.variants import POSITION_EMBEDDINGS
 from t2t_keras.layers.variants.local_attention import NEIGHBORS, Blocks
 from t2t_keras.ops.dense import SUM_NAME
 
@@ -48,17 +49,16 @@ class ParameterCounts(NamedTuple):
 
 _COUNTED = {
     "norm": ("post", "pre"),
-    "position_embedding": ("sinusoidal", "learned", "rotary", "relative", "fairseq_sinusoidal"),
     "attention_score": ("scaled_dot_product", "dot_product", "additive"),
     "feed_forward": ("dense", "convolution"),
 }
-"""{field: the variants whose weights are counted}; the FLOPs of "relative" positions are not."""
+"""{field: the variants whose weights are counted}; those of positions state theirs."""
 
 
-def _require_counted(config, what, exact, uncounted=()):
-    for field, known in _COUNTED.items():
+def _require_counted(config, what, exact, **counted):
+    for field, known in (_COUNTED | counted).items():
         value = getattr(config, field)
-        if value not in known or value in uncounted:
+        if value not in known:
             raise InputError(
                 f"{field} is {value!r}, whose {what} are not counted: call {exact} a model, or add "
                 "the variant to t2t_keras/analysis/counts.py."
@@ -79,10 +79,9 @@ def count_parameters(config):
         attention += heads * config.key_dim  # v
     if config.attention_bias:
         attention += heads * (2 * config.key_dim + config.value_dim) + model_dim
-    self_attention = attention
-    if config.position_embedding == "relative":  # vectors of keys and values
-        rows = 2 * config.max_relative_distance + 1
-        self_attention += rows * (config.key_dim + config.value_dim)
+    positions = POSITION_EMBEDDINGS[config.position_embedding]
+    of_positions = positions.count_weights(config)
+    self_attention = attention + positions.in_attention * of_positions
     inner = config.feed_forward_dim
     feed_forward = 2 * model_dim * inner + inner + model_dim + norm
     embedded = {
@@ -93,7 +92,7 @@ def count_parameters(config):
     return ParameterCounts(
         embedding=embedded[config.embedding_sharing] * model_dim
         + config.output_bias * config.vocab_size,
-        positions=(config.position_embedding == "learned") * 2 * config.max_positions * model_dim,
+        positions=(not positions.in_attention) * 2 * of_positions,
         encoder_attention=config.num_encoder_layers * self_attention,
         encoder_feed_forward=config.num_encoder_layers * feed_forward,
         decoder_self_attention=config.num_decoder_layers * self_attention,
@@ -138,7 +137,9 @@ def count_forward_flops(config, batch, source, target):
     Raises:
         InputError: for a variant whose products are not known here.
     """
-    _require_counted(config, "FLOPs", "count_graph_flops(trace_forward(…)) with", ["relative"])
+    without = [name for name, kind in POSITION_EMBEDDINGS.items() if not kind.multiplies]
+    exact = "count_graph_flops(trace_forward(…)) with"
+    _require_counted(config, "FLOPs", exact, position_embedding=without)
     encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
     queries_and_keys, values = (
         config.num_heads * config.key_dim,

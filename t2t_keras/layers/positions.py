@@ -32,16 +32,23 @@ class PositionEmbedding(SequenceLayer):
         max_positions: int, longest sequence that has positions; None: no limit.
         in_attention: bool, whether it acts in self-attention; each self-attention then has its own
             instance. False: it is added to the embedded tokens.
+        multiplies: bool, whether it has matrix products, which `analysis.counts` leaves out.
     """
 
     max_positions = None
     in_attention = False
+    multiplies = False
 
     @classmethod
     def from_transformer(cls, config, **kwargs):
         """Returns the layer for a `TransformerConfig`."""
         del config
         return cls(**kwargs)
+
+    @staticmethod
+    def count_weights(config):
+        """Returns the number of weights of an instance for a `TransformerConfig`."""
+        return 0
 
     def call(self, x, positions=None, mask=None):
         del positions, mask
@@ -207,6 +214,10 @@ class LearnedPositions(PositionEmbedding):
     @classmethod
     def from_transformer(cls, config, **kwargs):
         return cls(config.max_positions, **kwargs)
+
+    @staticmethod
+    def count_weights(config):
+        return config.max_positions * config.model_dim
 
     def build(self, input_shape):
         model_dim = input_shape[-1]

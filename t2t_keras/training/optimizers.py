@@ -234,12 +234,9 @@ class Adam(OwnOptimizer, keras.optimizers.Adam):
         _adam_update(self, variable, moments, gradient, learning_rate, constants, self.weight_decay)
 
 
-_OTHER_MATRICES = {  # names that layers give to weights of two axes
+_OTHER_MATRICES = {  # names that layers give to weights of two axes, besides those in "table"
     "matrix": "of `SharedEmbedding`, embeddings and output projection",
     "output_kernel": "of a classifier's `OutputLinear`",
-    "table": "of `LearnedPositions`",
-    "key_table": "of `RelativePositions`",
-    "value_table": "of `RelativePositions`",
     "vector": "of `AdditiveAttention`, one of each head",
 }
 
@@ -345,9 +342,8 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
         if any(re.search(pattern, variable.path) for pattern in self.exclude_layers):
             return False
         is_embedding = "embedding" in variable.name.lower()
-        return variable.name not in _OTHER_MATRICES and not (
-            is_embedding and self.exclude_embeddings
-        )
+        is_table = variable.name in _OTHER_MATRICES or variable.name.endswith("table")
+        return not is_table and not (is_embedding and self.exclude_embeddings)
 
     def get_config(self):
         split_kernels = {key: list(widths) for key, widths in self.split_kernels.items()}

@@ -11,6 +11,7 @@ from t2t_keras.analysis.counts import (
     training_flops_by_time,
 )
 from t2t_keras.errors import InputError
+from t2t_keras.layers import variants
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.losses import LabelSmoothedCrossEntropy
@@ -25,7 +26,10 @@ VARIATIONS = [
     {"feed_forward": "convolution", "norm": "pre"},
     {"attention_bias": True, "output_bias": True, "activation": "gelu"},
     {"attention_score": "additive", "position_embedding": "learned", "max_positions": 90},
-    {"position_embedding": "relative", "max_relative_distance": 3},
+    *(
+        {"position_embedding": name, "max_relative_distance": 3, "key_dim": 6}
+        for name in variants.POSITION_EMBEDDINGS
+    ),
 ]
 
 
@@ -35,7 +39,7 @@ def weights(*layers):
 
 @pytest.mark.parametrize("changes", VARIATIONS)
 def test_every_part_has_as_many_weights_as_counted(changes):
-    config = TransformerConfig(50, **SMALL, **changes)
+    config = TransformerConfig(50, **(SMALL | changes))
     model, counts = Transformer(config), count_parameters(config)
     encoder, decoder = model.encoder.layers, model.decoder.layers
     assert counts == (

@@ -8,6 +8,8 @@ import tensorflow as tf
 from pipelines.configs import multi30k_en_de
 from pipelines.experiment import make_optimizer
 from t2t_keras.errors import InputError
+from t2t_keras.layers import variants
+from t2t_keras.layers.positions import PositionEmbedding
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
@@ -126,6 +128,14 @@ def test_a_transformers_embeddings_and_output_projection_are_no_hidden_matrices(
     inner = [x.feed_forward.inner.kernel for x in (*model.encoder.layers, *model.decoder.layers)]
     by_adam = moved_by_adam(Muon(0.01, exclude_layers=["inner"]), model)
     assert same_weights(by_adam, [*matrices.values(), *tables, *inner])
+
+
+@pytest.mark.parametrize("name", variants.POSITION_EMBEDDINGS)
+def test_weights_of_positions_are_no_hidden_matrices(name):
+    model = Transformer(small_config(position_embedding=name))
+    positions = (x for x in model._flatten_layers() if isinstance(x, PositionEmbedding))
+    expected = [model.output_matrix, *(weight for layer in positions for weight in layer.weights)]
+    assert same_weights(moved_by_adam(Muon(0.01), model), expected)
 
 
 def test_vectors_and_output_kernels_are_no_hidden_matrices():

@@ -105,6 +105,7 @@ class RelativePositions(PositionEmbedding):
     """
 
     in_attention = True
+    multiplies = True
 
     def __init__(self, max_distance=16, value_dim=None, **kwargs):
         super().__init__(**kwargs)
@@ -116,6 +117,10 @@ class RelativePositions(PositionEmbedding):
     @classmethod
     def from_transformer(cls, config, **kwargs):
         return cls(config.max_relative_distance, config.value_dim, **kwargs)
+
+    @staticmethod
+    def count_weights(config):
+        return (2 * config.max_relative_distance + 1) * (config.key_dim + config.value_dim)
 
     def build(self, input_shape):
         rows, key_dim = 2 * self.max_distance + 1, input_shape[-1]
