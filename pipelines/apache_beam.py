@@ -15,8 +15,9 @@ import ml_collections
 from absl import logging
 
 from pipelines import experiment
-from pipelines.app import choose_devices, read_lines
+from pipelines.app import read_lines
 from pipelines.batch_inference import windows
+from pipelines.devices import choose_devices
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import open_output, output_path, write_file

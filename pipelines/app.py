@@ -1,10 +1,11 @@
-"""Shared code of the binaries: flags, errors in one line, exit codes, CPU cores, lines of text.
+"""Shared code of the binaries: flags, errors in one line, exit codes, lines of text.
 
 Start with `run`, which every binary calls with its `main`.
 """
 
 import collections
 import contextlib
+import dataclasses
 import difflib
 import errno
 import functools
@@ -23,12 +24,21 @@ import tensorflow as tf
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from pipelines import configs, help
+from pipelines import configs, devices, help
 from pipelines.fields import ALWAYS, FIELDS, read_config, restored_config
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import MEANS
-from t2t_keras.settings import DECODING, Choice, Range, Switch, Text
+from t2t_keras.settings import (
+    COUNT,
+    Choice,
+    Range,
+    Setting,
+    Switch,
+    Text,
+    setting,
+    settings_of,
+)
 from t2t_keras.tasks.document_lines import join_lines
 from t2t_keras.training.callbacks import PREEMPTED
 from t2t_keras.training.distribution import worker_count
@@ -130,20 +140,25 @@ def given(holders):
     return {name: holder.value for name, holder in holders.items() if holder.value is not None}
 
 
-def define_decoding(*more):
-    """Defines --checkpoint, the flags of the search, and those of kNN-MT.
+def define_decoding(without=()):
+    """Defines --checkpoint, and flags of all settings of searches and of kNN-MT.
+
+    They are the fields of config.decode and config.knn, and `max_source_length`.
 
     Args:
-        *more: names of further fields of config.decode.
+        without: names of fields that the command does not use.
 
     Returns:
         {name: `FlagHolder`}; the names are arguments of `load_predictor`.
     """
-    task = FIELDS["translation"]
-    fields = dict(FIELDS["parsing"]["decode"])
-    fields |= {f"knn_{n}": task["knn"][n] for n in ("k", "temperature", "interpolation")}
-    rules = "min_target_length", "no_repeat_ngram_size", "repetition_penalty"
-    fields |= {name: task["decode"][name] for name in (*rules, *more)}
+    fields = {name: x for parts in FIELDS.values() for name, x in parts["decode"].items()}
+    fields |= {f"knn_{name}": field for name, field in FIELDS["translation"]["knn"].items()}
+    fields["max_source_length"] = Setting(
+        None,
+        COUNT,
+        "Maximum number of source tokens, the end token counted; longer sources are truncated, "
+        "with a warning; learned positions may lower it.",
+    )
     return {
         "checkpoint": define_checkpoint(
             "Several, separated by commas, form an ensemble; a folder of another run with the "
@@ -157,16 +172,10 @@ def define_decoding(*more):
             "Values of the models that an ensemble averages; default: probabilities.",
         ),
         **{
-            name: define_setting(
-                name, f"{field.text[:-1]}; default: the config's", None, field.allowed
-            )
+            name: define_setting(name, field._replace(default=None), "; default: the config's")
             for name, field in fields.items()
+            if name not in without
         },
-        "max_source_length": define_setting(
-            "max_source_length",
-            "Maximum number of source tokens, the end token counted; longer sources are truncated, "
-            "with a warning; default: the config's, or 512; learned positions may lower it",
-        ),
     }
 
 
@@ -251,53 +260,70 @@ class _Number(flags.ArgumentParser):
             raise ValueError(f"give {self._allowed}") from error
 
 
-def define_setting(name, text, default=None, allowed=None, **options):
-    """Defines a flag whose values are described, such as a setting of decoding.
+def define_setting(name, setting, more="", **options):
+    """Defines the flag of a `Setting`.
 
     Args:
         name: the flag's name.
-        text: its help, without the full stop; a range is added.
-        default: the flag's value if it is not given.
-        allowed: `Range`, `Switch`, `Choice` or `Text`; None: the entry of the name in `DECODING`.
+        setting: `Setting`; of its text, which is the help, `more` follows the last sentence.
         **options: further arguments of `flags.DEFINE`.
     """
-    allowed = allowed or DECODING[name]
+    allowed, text = setting.allowed, f"{setting.text[:-1]}{more}"
     if isinstance(allowed, Range):
+        allowed = dataclasses.replace(allowed, optional=False)  # None: not given
         text = f"{text}; allowed: {allowed}."
-        return flags.DEFINE(_Number(allowed), name, default, text, **options)
+        return flags.DEFINE(_Number(allowed), name, setting.default, text, **options)
     if isinstance(allowed, Choice):
-        return flags.DEFINE_enum(name, default, allowed.names, f"{text}.", **options)
+        return flags.DEFINE_enum(name, setting.default, allowed.names, f"{text}.", **options)
     define_flag = flags.DEFINE_bool if isinstance(allowed, Switch) else flags.DEFINE_string
-    return define_flag(name, default, f"{text}.", **options)
+    return define_flag(name, setting.default, f"{text}.", **options)
 
 
-_SHARED = {
-    "accept_corpus_changes": "Keep the workdir's vocabulary and tokens if the text of the corpus "
-    "has changed, which is an error otherwise. The corpus may be moved without this flag",
-    "apache_beam": "Run as an Apache Beam pipeline with these options, for example "
-    "'--runner=FlinkRunner --flink_master=host:8081'; empty: Beam's local runner; default: no "
-    "Beam, only this process",
-    "batch_size": "Lines of a batch; default: 64, on GPUs as many as have 32,768 characters",
-    "errors": "For text that is not UTF-8: strict stops with an error, replace reads invalid bytes "
-    "as U+FFFD",
-    "parallel_batches": "Batches of lines that are computed in parallel, each with an equal part "
-    "of the cores; default: one per core, at most 8, and a single one with a GPU",
-    "source_language": "Code of the texts' language, which some models of many languages read",
-    "target_language": "Code of the language to translate into; models of many languages need it",
-}
-"""{flag of several commands: its help, without the full stop}"""
-_VALUES = {
-    "accept_corpus_changes": Switch(),
-    "errors": Choice(("strict", "replace")),
-    "parallel_batches": Range(1, 2**31 - 1, whole=True),
-}
-"""{flag of several commands: its values}, if they are not any text or those of `DECODING`."""
+@dataclasses.dataclass
+class _Shared:
+    """Flags of several commands."""
+
+    accept_corpus_changes: bool = setting(
+        False,
+        Switch(),
+        "Keep the workdir's vocabulary and tokens if the text of the corpus has changed, which is "
+        "an error otherwise. The corpus may be moved without this flag.",
+    )
+    apache_beam: str | None = setting(
+        None,
+        Text(),
+        "Run as an Apache Beam pipeline with these options, for example '--runner=FlinkRunner "
+        "--flink_master=host:8081'; empty: Beam's local runner; default: no Beam, only this "
+        "process.",
+    )
+    batch_size: int | None = setting(
+        None, COUNT, "Lines of a batch; default: 64, on GPUs as many as have 32,768 characters."
+    )
+    errors: str = setting(
+        "strict",
+        Choice(("strict", "replace")),
+        "For text that is not UTF-8: strict stops with an error, replace reads invalid bytes as "
+        "U+FFFD.",
+    )
+    parallel_batches: int | None = setting(
+        None,
+        Range(1, 2**31 - 1, whole=True),
+        "Batches of lines that are computed in parallel, each with an equal part of the cores; "
+        "default: one per core, at most 8, and a single one with a GPU.",
+    )
+    source_language: str | None = setting(
+        None, Text(), "Code of the texts' language, which some models of many languages read."
+    )
+    target_language: str | None = setting(
+        None,
+        Text(),
+        "Code of the language to translate into; models of many languages need it.",
+    )
 
 
-def define(name, default=None, more=""):
-    """Defines a flag of `_SHARED`, whose help `more` ends. Several modules may define it."""
-    allowed = _VALUES.get(name) or DECODING.get(name, Text())
-    return define_setting(name, _SHARED[name] + more, default, allowed, allow_override=True)
+def define(name, more=""):
+    """Defines a flag of `_Shared`, whose help `more` ends. Several modules may define it."""
+    return define_setting(name, settings_of(_Shared)[name], more, allow_override=True)
 
 
 def define_languages(without="none"):
@@ -307,7 +333,7 @@ def define_languages(without="none"):
         without: what their help says of the default.
     """
     more = f"; default: {without}"
-    return {name: define(name, more=more) for name in ("source_language", "target_language")}
+    return {name: define(name, more) for name in ("source_language", "target_language")}
 
 
 def define_data_fields():
@@ -377,7 +403,7 @@ def run(main, gpu=True, headings=None):
         if arguments[1:]:
             _fail(f"unexpected argument {arguments[1]!r}: flags look like --name=value.")
         try:
-            choose_devices(gpu)
+            devices.choose_devices(gpu)
             main()
         except InputError as error:
             _fail(error)
@@ -504,83 +530,6 @@ def config_path(value):
 def _fail(message, code=1):
     print("error:", *str(message).split(), file=sys.stderr)
     sys.exit(code)
-
-
-# Devices ------------------------------------------------------------------------------------------
-
-_NVIDIA = ("/proc/driver/nvidia/gpus", "/dev/nvidia0")
-
-
-def choose_devices(gpu=True):
-    """Logs the devices of this process, and warns of a GPU that TensorFlow cannot use.
-
-    Call it before TensorFlow's first operation. GPU memory is allocated as needed.
-
-    Args:
-        gpu: bool; False hides all GPUs, so that this process does not take their memory.
-    """
-    try:
-        if not gpu:
-            tf.config.set_visible_devices([], "GPU")
-        gpus = tf.config.get_visible_devices("GPU")
-        for device in gpus:
-            tf.config.experimental.set_memory_growth(device, True)
-    except (RuntimeError, ValueError) as error:
-        logging.warning("The use of GPUs stays as it was: %s", error)
-        return
-    if not gpu:
-        return
-    details = map(tf.config.experimental.get_device_details, gpus)
-    names = [detail.get("device_name", "GPU") for detail in details]
-    logging.info("Devices: %s", ", ".join(names) or f"CPU, {_count_cores()} cores")
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if not gpus and not hidden and any(os.path.exists(path) for path in _NVIDIA):
-        logging.warning(
-            "This machine has an NVIDIA GPU that TensorFlow cannot use: pip install "
-            "'t2t_keras[gpu]' brings CUDA's libraries; the driver must be recent enough for them."
-        )
-
-
-# CPU cores ----------------------------------------------------------------------------------------
-
-_MAX_BATCHES = 8  # each takes memory of its own
-
-
-def limit_threads(parallel):
-    """Gives each operation 1/`parallel` of the cores; with 1, all of them as before.
-
-    Args:
-        parallel: int, number of computations that run in parallel.
-    """
-    if parallel <= 1:
-        return
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(max(_count_cores() // parallel, 1))
-    except RuntimeError:  # possible only before TensorFlow's first operation
-        logging.warning("TensorFlow is initialized: operations take as many threads as before")
-
-
-def limit_threads_per_batch(wanted=None):
-    """Divides the cores among batches of text that are computed in parallel.
-
-    Args:
-        wanted: number of batches; None: one per core, at most 8, and a single one with a GPU.
-
-    Returns:
-        The number of batches.
-    """
-    if wanted is None:
-        has_gpu = tf.config.get_visible_devices("GPU")
-        wanted = 1 if has_gpu else min(_count_cores(), _MAX_BATCHES)
-    limit_threads(wanted)
-    return wanted
-
-
-def _count_cores():
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 # Lines of text ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import socket
 
 from absl import flags, logging
 
-from pipelines import app
+from pipelines import app, devices
 from t2t_keras.errors import InputError
 
 SAVED_MODEL = app.define_path("saved_model", "Folder of an exported SavedModel.", "folder")
@@ -41,7 +41,7 @@ def main():
             f'{error}: install what the page needs with pip install "t2t_keras[demo]".'
         ) from error
 
-    app.limit_threads(THREADS)  # before TensorFlow's first operation
+    devices.limit_threads(THREADS)  # before TensorFlow's first operation
     # Ignored by default in the background and by the first process of a container.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

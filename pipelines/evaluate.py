@@ -27,7 +27,7 @@ import sacrebleu
 from absl import flags, logging
 from tqdm import tqdm
 
-from pipelines import app
+from pipelines import app, devices
 from pipelines.directions import Direction, check_languages, directions_of, languages_of
 from pipelines.experiment import choose_split
 from pipelines.pretrained import define_model, workdir_of
@@ -83,14 +83,14 @@ PARAMETERS = flags.DEFINE_string(
     "",
     "EVALB parameter file, for parsing; empty: the settings of COLLINS.prm.",
 )
-ERRORS = app.define("errors", "strict")
+ERRORS = app.define("errors")
 LANGUAGES = app.define_languages("every direction of the run")
 OUTPUT = app.define_path(
     "output", "File to write the outputs to, a line each; default: none.", "output"
 )
 BATCH_SIZE = app.define("batch_size")
 PARALLEL_BATCHES = app.define("parallel_batches")
-DECODING = app.define_decoding()
+DECODING = app.define_decoding(without=("protected_pattern",))
 override_data = app.define_data_fields()
 HEADINGS = {
     "texts": ("split", "source", "reference", "errors", "output", "config.data", *LANGUAGES),
@@ -133,7 +133,7 @@ def main():
     if REFERENCE.value and flags.FLAGS["split"].present:
         raise InputError("give either --split or --source and --reference.")
     started = time.monotonic()
-    parallel_batches = app.limit_threads_per_batch(PARALLEL_BATCHES.value)  # first
+    parallel_batches = devices.limit_threads_per_batch(PARALLEL_BATCHES.value)  # first
     workdir = Workdir(workdir_of(WORKDIR.value, MODEL.value))
     config = workdir.load_config()
     override_data(config)

@@ -66,7 +66,7 @@ SHORTLIST = flags.DEFINE_integer(
     "frequent tokens, and the bytes. They are learned from the run's training shards and kept in "
     "its folder. K is at least 1, and usually 50 to 200. Default: the whole vocabulary.",
 )
-DECODING = app.define_decoding("protected_pattern")
+DECODING = app.define_decoding()
 
 
 def main():

@@ -1,13 +1,14 @@
 """The fields of a config: default, allowed values, meaning, and what may change on resuming.
 
-`FIELDS` contains all of them; the defaults are the values of the paper's base model. A config is
-the `ConfigDict` of `make_config`; commands, flags and the page of `reference.py` read the table.
+Each part of a config is one or more dataclasses of settings; `FIELDS` says which, for each task.
+The defaults are the values of the paper's base model. A config is the `ConfigDict` of
+`make_config`; commands, flags and the page of `reference.py` read the table.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ml_collections
 from ml_collections import config_dict
@@ -18,7 +19,16 @@ from t2t_keras.data.placeholders import MAX_PLACEHOLDERS
 from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.settings import DECODING, Choice, Range, Switch, Text
+from t2t_keras.settings import (
+    Choice,
+    KNNSettings,
+    Range,
+    Setting,
+    Switch,
+    Text,
+    setting,
+    settings_of,
+)
 from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
 
 _COUNT = Range(1, 2**31 - 1, whole=True)
@@ -29,7 +39,6 @@ _SHARE = Range(0, 1, exclude_least=True)
 _DECAY = Range(0, 0.99999)
 _FROM_0 = Range(0, math.inf)
 _POSITIVE = Range(0, math.inf, exclude_least=True)
-_NEIGHBORS = dataclasses.replace(DECODING["k"], least=0)
 _PLACEHOLDERS = dataclasses.replace(_COUNT, least=0, most=MAX_PLACEHOLDERS)
 _ERRORS = Choice(("strict", "replace"))
 _BATCHING = Choice(("auto", "buckets", "packed"))
@@ -56,261 +65,257 @@ ITS_FOLDERS = MayChange(
 )
 
 
-class Field(NamedTuple):
-    """A field of a config."""
+@dataclasses.dataclass
+class Corpus:
+    """Fields of config.data that every task has."""
 
-    default: Any
-    allowed: Any  # `Range`, `Choice`, `Switch` or `Text`
-    text: str  # its meaning, a sentence
-    # None: NO in config.model and config.data, on which vocabulary, tokens and weights depend
-    may_change: MayChange | None = None
-
-
-CORPUS = {
-    "folder": Field(
+    folder: str = setting(
         "", Text(), "Folder of the corpus's files; empty: the dataset that `tfds` names.", ALWAYS
-    ),
-    "train_split": Field("train", Text(), "Split to train on."),
-    "validation_split": Field("validation", Text(), "Split of the validations.", ALWAYS),
-    "test_split": Field("test", Text(), "Split that `--split=test` means.", ALWAYS),
-    "max_length": Field(
+    )
+    train_split: str = setting("train", Text(), "Split to train on.")
+    validation_split: str = setting("validation", Text(), "Split of the validations.", ALWAYS)
+    test_split: str = setting("test", Text(), "Split that `--split=test` means.", ALWAYS)
+    max_length: int = setting(
         256,
         _COUNT,
         "Maximum tokens of a side, end included; longer training pairs are dropped, texts to "
         "classify are truncated.",
-    ),
-    "tokens_per_batch": Field(
+    )
+    tokens_per_batch: int = setting(
         25_000, _COUNT_OR_0, "Maximum tokens of a side of a global batch, with padding; or 0.", YES
-    ),
-    "tokens_per_replica": Field(
+    )
+    tokens_per_replica: int = setting(
         0, _COUNT_OR_0, "The same limit for each device; one of the two fields must be 0.", YES
-    ),
-}
-"""Fields of config.data that every task has."""
+    )
 
-TEXTS = {
-    "tfds": Field(
+
+@dataclasses.dataclass
+class Texts:
+    """Fields of config.data for tasks whose sources are texts."""
+
+    tfds: str = setting(
         "wmt14_translate/de-en", Text(), "Name of a TFDS dataset, used if `folder` is empty."
-    ),
-    "tfds_import": Field(
+    )
+    tfds_import: str = setting(
         "", Text(), "Module to import first, which registers a dataset; empty: none.", ALWAYS
-    ),
-    "tfds_data_dir": Field(
+    )
+    tfds_data_dir: str = setting(
         "", Text(), "Folder where TFDS keeps its datasets; empty: TFDS's own default.", ALWAYS
-    ),
-    "errors": Field(
+    )
+    errors: str = setting(
         "strict", _ERRORS, "strict: text that is not UTF-8 is an error; replace: U+FFFD.", YES
-    ),
-    "tokenizer": Field(
+    )
+    tokenizer: str = setting(
         "bpe",
         Text(),
         "Kind of the vocabulary to learn: bpe, unigram or wordpiece; or the path of a "
         "SentencePiece model to use, such as `spm.model`.",
-    ),
-    "bpe_dropout": Field(0.0, _RATE, "Fraction of merges left out in training; 0: none."),
-    "subword_copies": Field(
+    )
+    bpe_dropout: float = setting(0.0, _RATE, "Fraction of merges left out in training; 0: none.")
+    subword_copies: int = setting(
         1, _COUNT, "Copies of the training text, each with its own random segmentation."
-    ),
-}
-"""Fields of config.data for tasks whose sources are texts."""
+    )
 
-PAIRS = {
-    "max_length_ratio": Field(
+
+@dataclasses.dataclass
+class Pairs:
+    """Fields of config.data for tasks whose targets are sequences."""
+
+    max_length_ratio: float = setting(
         4.0, _POSITIVE, "Maximum ratio of the tokens of both sides; other pairs are dropped."
-    ),
-    "batching": Field(
+    )
+    batching: str = setting(
         "auto",
         _BATCHING,
         "buckets: similar lengths, padded; packed: several pairs a row; auto: packed where XLA "
         "compiles the steps (each shape, and packed rows have one) and each micro-batch has room "
         "for a row, else buckets.",
         YES,
-    ),
-}
-"""Fields of config.data for tasks whose targets are sequences."""
+    )
 
-_TRANSLATION = {
-    "source_language": Field("en", Text(), "Ending of the source's files, or TFDS's feature."),
-    "target_language": Field("de", Text(), "Ending of the target's files, or TFDS's feature."),
-    "corpora": Field(
+
+@dataclasses.dataclass
+class Languages:
+    """Fields of config.data for translation."""
+
+    source_language: str = setting("en", Text(), "Ending of the source's files, or TFDS's feature.")
+    target_language: str = setting("de", Text(), "Ending of the target's files, or TFDS's feature.")
+    corpora: str = setting(
         "",
         Corpora(),
         "Several corpora in one model, in place of `folder` and `tfds`: each a folder or a TFDS "
         "dataset with its languages, such as `a:en=de,b:en-fr`; empty: one corpus.",
         ITS_FOLDERS,
-    ),
-    "sampling_temperature": Field(
+    )
+    sampling_temperature: float = setting(
         1.0,
         _POSITIVE,
         "T of `corpora`: a sentence pair comes from a direction with p ∝ size^(1/T) (Arivazhagan "
         "et al. 2019); 1: all corpora joined, 5: more of the small ones.",
-    ),
-    "placeholders": Field(
+    )
+    placeholders: int = setting(
         0, _PLACEHOLDERS, "Tokens of `model.vocab_size` for protected spans of documents; 0: none."
-    ),
-    "placeholder_fraction": Field(
+    )
+    placeholder_fraction: float = setting(
         0.2, _SHARE, "Fraction of the training pairs that teach the placeholders, if there are any."
-    ),
-}
-_PARSING = {
-    "folder": Field("", Text(), "Folder of Penn Treebank files, SPLIT.mrg or .gz.", ALWAYS),
-    "train_share": Field(1.0, _SHARE, "Fraction of the training trees, for learning curves."),
-    "tags": Field("kept", _TAGS, "kept: part-of-speech tags as they are; normalized: XX."),
-    "echo": Field(False, Switch(), "Whether the target repeats each word after its tag."),
-    "copies": Field(1, _COUNT, "Copies of each training tree, each augmented at random."),
-    "exchange": Field(
+    )
+
+
+@dataclasses.dataclass
+class Trees:
+    """Fields of config.data for parsing."""
+
+    folder: str = setting("", Text(), "Folder of Penn Treebank files, SPLIT.mrg or .gz.", ALWAYS)
+    train_share: float = setting(
+        1.0, _SHARE, "Fraction of the training trees, for learning curves."
+    )
+    tags: str = setting("kept", _TAGS, "kept: part-of-speech tags as they are; normalized: XX.")
+    echo: bool = setting(False, Switch(), "Whether the target repeats each word after its tag.")
+    copies: int = setting(1, _COUNT, "Copies of each training tree, each augmented at random.")
+    exchange: float = setting(
         0.0, Range(0, 1), "Fraction of constituents exchanged for others of their label; 0: none."
-    ),
-    "word_dropout_alpha": Field(
+    )
+    word_dropout_alpha: float = setting(
         0.8, _FROM_0, "α: in training a word seen n times becomes unknown at rate α / (α + n)."
-    ),
-    "parsed_trees": Field("", Text(), "File of more trees to train on; empty: none.", YES),
-}
-_CLASSIFICATION = {
-    "labels": Field("neg,pos", Text(), "The classes, in the order of their probabilities."),
-    "text_feature": Field("text", Text(), "TFDS's feature that holds the text."),
-    "label_feature": Field("label", Text(), "TFDS's feature that holds the class."),
-}
+    )
+    parsed_trees: str = setting("", Text(), "File of more trees to train on; empty: none.", YES)
 
-HEAD = {
-    "pooling": Field("mean", Choice(POOLINGS), "How positions become one vector."),
-    "head_dropout": Field(0.1, _RATE, "Dropout rate of the pooled vector; 0: none."),
-    "word_dropout": Field(0.0, _RATE, "Fraction of words dropped in training; 0: none."),
-}
-"""Fields of config.model for the classifier's head; the others are the encoder's."""
 
-_TRAINING = {
-    "steps": Field(100_000, _COUNT, "Optimizer steps of the whole training."),
-    "seed": Field(1, _SEED, "Seed of weights, dropout, order of batches and augmentation."),
-    "warmup_steps": Field(4_000, _COUNT, "Steps in which the learning rate rises (equation 3)."),
-    "learning_rate_scale": Field(
+@dataclasses.dataclass
+class Classes:
+    """Fields of config.data for classification."""
+
+    labels: str = setting("neg,pos", Text(), "The classes, in the order of their probabilities.")
+    text_feature: str = setting("text", Text(), "TFDS's feature that holds the text.")
+    label_feature: str = setting("label", Text(), "TFDS's feature that holds the class.")
+
+
+@dataclasses.dataclass
+class Head:
+    """Fields of config.model for the classifier's head; the others are the encoder's."""
+
+    pooling: str = setting("mean", Choice(POOLINGS), "How positions become one vector.")
+    head_dropout: float = setting(0.1, _RATE, "Dropout rate of the pooled vector; 0: none.")
+    word_dropout: float = setting(0.0, _RATE, "Fraction of words dropped in training; 0: none.")
+
+
+@dataclasses.dataclass
+class Training:
+    """Fields of config.train."""
+
+    steps: int = setting(100_000, _COUNT, "Optimizer steps of the whole training.")
+    seed: int = setting(1, _SEED, "Seed of weights, dropout, order of batches and augmentation.")
+    warmup_steps: int = setting(
+        4_000, _COUNT, "Steps in which the learning rate rises (equation 3)."
+    )
+    learning_rate_scale: float = setting(
         1.0, _POSITIVE, "Factor of equation 3, d_model^-0.5 · min(step^-0.5, …)."
-    ),
-    "decay_fraction": Field(
+    )
+    decay_fraction: float = setting(
         0.0, Range(0, 1), "Last part of the steps, in which the rate decays linearly to 0; 0: none."
-    ),
-    "optimizer": Field(
+    )
+    optimizer: str = setting(
         "adam", _OPTIMIZER, "adam, or muon: orthogonal updates for matrices of hidden layers.", NO
-    ),
-    "beta_1": Field(0.9, _DECAY, "β₁ of Adam, the decay of the mean gradient."),
-    "beta_2": Field(0.98, _DECAY, "β₂ of Adam, the decay of the mean squared gradient."),
-    "epsilon": Field(1e-9, Range(0, 1), "ε of Adam, added to the denominator."),
-    "weight_decay": Field(
+    )
+    beta_1: float = setting(0.9, _DECAY, "β₁ of Adam, the decay of the mean gradient.")
+    beta_2: float = setting(0.98, _DECAY, "β₂ of Adam, the decay of the mean squared gradient.")
+    epsilon: float = setting(1e-9, Range(0, 1), "ε of Adam, added to the denominator.")
+    weight_decay: float = setting(
         0.0, _FROM_0, "Decoupled (AdamW): a step subtracts rate · this · weight; 0: none."
-    ),
-    "global_clipnorm": Field(
+    )
+    global_clipnorm: float = setting(
         0.0, _FROM_0, "Gradient clipping: longer gradients are scaled down to this norm; 0: none."
-    ),
-    "ema_decay": Field(
+    )
+    ema_decay: float = setting(
         0.0, _RATE, "Decay of a moving average of the weights; 0: none.", NOT_TO_OR_FROM_0
-    ),
-    "micro_batches": Field(
+    )
+    micro_batches: int = setting(
         1, _COUNT, "Gradient accumulation: parts into which each device's batch is divided."
-    ),
-    "parallel_micro_batches": Field(
+    )
+    parallel_micro_batches: int = setting(
         1, _COUNT, "Micro-batches computed in parallel, for small models on CPUs."
-    ),
-    "label_smoothing": Field(
+    )
+    label_smoothing: float = setting(
         0.1, _RATE, "ε_ls: targets are (1 - ε) · one-hot + ε / vocabulary (section 5.4); 0: none."
-    ),
-    "mixed_precision": Field(
+    )
+    mixed_precision: str = setting(
         "",
         _PRECISION,
         "Format of matrix products; weights and loss stay float32. float16 has loss scaling, for "
         "GPUs without bfloat16 (V100, T4); empty: float32.",
         NOT_TO_OR_FROM_FLOAT16,
-    ),
-    "tf32": Field(
+    )
+    tf32: bool = setting(
         True, Switch(), "Whether GPUs may use TF32 (10 bits of mantissa) in float32 products."
-    ),
-    "xla": Field(
+    )
+    xla: str = setting(
         "auto",
         Switch(auto=True),
         "Whether XLA compiles the steps, for at most 16 shapes of padded batches; auto: on one "
         "GPU, for models that it can compile.",
-    ),
-    "steps_per_execution": Field(
+    )
+    steps_per_execution: int = setting(
         1, _COUNT, "Steps of one call of the compiled function; more are faster on GPUs."
-    ),
-    "deterministic": Field(
+    )
+    deterministic: bool = setting(
         False, Switch(), "Whether every run gives the same bits, at some cost in speed on GPUs."
-    ),
-    "stop_above_grad_norm": Field(
+    )
+    stop_above_grad_norm: float = setting(
         1e4, _POSITIVE, "Norm of an unclipped gradient above which training ends with an error."
-    ),
-    "log_every": Field(100, _COUNT, "Steps between two rows of the log."),
-    "validate_every": Field(5_000, _COUNT, "Steps between two validations."),
-    "checkpoint_every": Field(1_000, _COUNT, "Steps between two checkpoints."),
-    "checkpoint_minutes": Field(
+    )
+    log_every: int = setting(100, _COUNT, "Steps between two rows of the log.")
+    validate_every: int = setting(5_000, _COUNT, "Steps between two validations.")
+    checkpoint_every: int = setting(1_000, _COUNT, "Steps between two checkpoints.")
+    checkpoint_minutes: float = setting(
         10.0, Range(0, 1_000_000_000), "Minutes after which a checkpoint is due as well; 0: never."
-    ),
-    "keep_checkpoints": Field(20, _COUNT, "Checkpoints to keep, the newest ones."),
-    "average_checkpoints": Field(
+    )
+    keep_checkpoints: int = setting(20, _COUNT, "Checkpoints to keep, the newest ones.")
+    average_checkpoints: int = setting(
         5, _COUNT_OR_0, "Checkpoints averaged at the end of training (section 6.1); 0: none."
-    ),
-}
-_KNN = {
-    "k": Field(
-        0, _NEIGHBORS, "kNN-MT (Khandelwal 2021): neighbors that predict each token; 0: none."
-    ),
-    "temperature": Field(
-        20.0,
-        DECODING["temperature"],
-        "kNN-MT: T of softmax(-distance / T); low favors the nearest.",
-    ),
-    "interpolation": Field(
-        0.25, DECODING["interpolation"], "kNN-MT: weight λ of the neighbors' prediction; 0: none."
-    ),
-    "subset_size": Field(
-        8_192,
-        DECODING["subset_size"],
-        "kNN-MT: training tokens to search, of similar sentences.",
-    ),
-}
+    )
 
 
-def fields_of(kind, *without):
-    """Returns {name: `Field`} of a dataclass of settings, except for some names."""
-    return {
-        field.name: Field(
-            _VOCAB_SIZE if field.default is dataclasses.MISSING else field.default, **field.metadata
-        )
-        for field in dataclasses.fields(kind)
-        if field.name not in without
-    }
+@dataclasses.dataclass
+class Validations(Training):
+    """Fields of config.train for tasks whose validations score outputs."""
+
+    validation_sentences: int = setting(
+        1_000, _COUNT_OR_0, "Sentences that a validation scores by BLEU or F1; 0: none."
+    )
 
 
-_VOCAB_SIZE = 37_000  # section 5.1
+HEAD = settings_of(Head)
+MODEL = settings_of(TransformerConfig)
+MODEL["vocab_size"] = MODEL["vocab_size"]._replace(default=37_000)  # section 5.1
 _OF_THE_DECODER = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
-_SEQUENCES = {
-    "model": fields_of(TransformerConfig),
-    "train": _TRAINING
-    | {
-        "validation_sentences": Field(
-            1_000, _COUNT_OR_0, "Sentences that a validation scores by BLEU or F1; 0: none."
-        )
-    },
-    "knn": _KNN,
-}
-_SEARCH = fields_of(TranslatorSettings, "max_source_length", "exhaustive", "text_language")
+_KNN = settings_of(KNNSettings)
+_KNN["k"] = Setting(
+    0,
+    dataclasses.replace(_KNN["k"].allowed, least=0),
+    "kNN-MT (Khandelwal 2021): neighbors that predict each token; 0: none.",
+)
+_SEARCH = settings_of(TranslatorSettings, "max_source_length", "exhaustive", "text_language")
 _OF_PARSING = "beam_size", "length_penalty", "max_extra_tokens"
+_SEQUENCES = {"model": MODEL, "train": settings_of(Validations), "knn": _KNN}
+_CORPUS, _TEXTS, _PAIRS = map(settings_of, (Corpus, Texts, Pairs))
 FIELDS = {
-    "translation": _SEQUENCES | {"data": CORPUS | TEXTS | PAIRS | _TRANSLATION, "decode": _SEARCH},
+    "translation": _SEQUENCES
+    | {"data": _CORPUS | _TEXTS | _PAIRS | settings_of(Languages), "decode": _SEARCH},
     "parsing": _SEQUENCES
     | {
-        "data": CORPUS | PAIRS | _PARSING,
+        "data": _CORPUS | _PAIRS | settings_of(Trees),
         "decode": {name: _SEARCH[name] for name in _OF_PARSING}
-        | {"constrained": fields_of(ParserSettings)["constrained"]},
+        | {"constrained": settings_of(ParserSettings)["constrained"]},
     },
     "classification": {
-        "model": fields_of(TransformerConfig, *_OF_THE_DECODER) | HEAD,
-        "train": _TRAINING,
+        "model": {n: x for n, x in MODEL.items() if n not in _OF_THE_DECODER} | HEAD,
+        "train": settings_of(Training),
         "knn": _KNN,
-        "data": CORPUS | TEXTS | _CLASSIFICATION,
+        "data": _CORPUS | _TEXTS | settings_of(Classes),
         "decode": {},
     },
 }
-"""{task: {part of its config: {name: `Field`}}}"""
+"""{task: {part of its config: {name: `Setting`}}}"""
 
 
 def task_name(config):

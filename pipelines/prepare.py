@@ -14,7 +14,7 @@ from pipelines.workdir import Workdir
 
 CONFIG = app.define_config()
 WORKDIR = app.define_workdir()
-ACCEPT_CORPUS_CHANGES = app.define("accept_corpus_changes", False)
+ACCEPT_CORPUS_CHANGES = app.define("accept_corpus_changes")
 APACHE_BEAM = app.define("apache_beam")
 
 

@@ -9,7 +9,7 @@ import functools
 import numpy as np
 from absl import flags, logging
 
-from pipelines import app, experiment
+from pipelines import app, devices, experiment
 from pipelines.directions import directions_of, parts_of
 from pipelines.fields import config_diff
 from pipelines.tasks import takes_xla, tokens_per_batch
@@ -65,7 +65,7 @@ DATA_SERVICE = flags.DEFINE_string(
 )
 
 
-ACCEPT_CORPUS_CHANGES = app.define("accept_corpus_changes", False)
+ACCEPT_CORPUS_CHANGES = app.define("accept_corpus_changes")
 START_OVER = flags.DEFINE_bool(
     "start_over",
     False,
@@ -84,7 +84,7 @@ def train(config, workdir, data_service="", start_over=False, accept_corpus_chan
         start_over: whether to train from step 0 if all checkpoints are damaged.
         accept_corpus_changes: as for `Workdir.save_run`.
     """
-    app.limit_threads(config.train.parallel_micro_batches)
+    devices.limit_threads(config.train.parallel_micro_batches)
     strategy = default_strategy()  # before TensorFlow's first operation
     task = experiment.check(config)
     _require_known_model(task)

@@ -44,13 +44,14 @@ import sys
 from absl import flags
 from tqdm import tqdm
 
-from pipelines import app
+from pipelines import app, devices
 from pipelines.batch_inference import LinePredictor, ResumableOutput
 from pipelines.catalog_files import CatalogOutput
 from pipelines.modes import Documents, Sampling, Search, TermDocuments, TermSearch
 from pipelines.pretrained import define_model, workdir_of
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
+from t2t_keras.settings import BEAMS, SamplingSettings, Setting, settings_of
 from t2t_keras.tasks.catalogs import SUFFIXES, Catalog
 
 WORKDIR = app.define_workdir(
@@ -66,7 +67,9 @@ INPUT = app.define_path(
 )
 OUTPUT = app.define_path("output", "File to write; default: standard output.", "output")
 MODEL = define_model("--workdir or --saved_model")
-N_BEST = app.define_setting("n_best", "Translations of each line, the best first", 1)
+N_BEST = app.define_setting(
+    "n_best", Setting(1, BEAMS, "Translations of each line, the best first.")
+)
 SCORES = flags.DEFINE_bool(
     "scores",
     False,
@@ -110,25 +113,15 @@ SAMPLE = flags.DEFINE_bool(
     "sample", False, "Draw translations from the model's probabilities instead of searching."
 )
 SAMPLING = {
-    "seed": app.define_setting(
-        "seed", "With --sample: another seed draws other translations; default: 0"
-    ),
-    "temperature": app.define_setting(
-        "temperature",
-        "With --sample: logits are divided by it; below 1: likely tokens more often; default: 1",
-    ),
-    "top_k": app.define_setting(
-        "top_k", "With --sample: draw from the k most likely tokens; default: from all"
-    ),
-    "top_p": app.define_setting(
-        "top_p",
-        "With --sample: draw from the fewest tokens whose total probability is at least this; "
-        "default: from all",
-    ),
+    name: app.define_setting(
+        name,
+        x._replace(default=None, text=f"With --sample: {x.text[0].lower()}{x.text[1:]}"),
+    )
+    for name, x in settings_of(SamplingSettings, "samples").items()
 }
-ERRORS = app.define("errors", "strict")
+ERRORS = app.define("errors")
 PARALLEL_BATCHES = app.define("parallel_batches")
-DECODING = app.define_decoding("protected_pattern")
+DECODING = app.define_decoding()
 LANGUAGES = app.define_languages()
 APACHE_BEAM = app.define("apache_beam")
 HEADINGS = {
@@ -184,7 +177,9 @@ def main():
     line_buffered = LINE_BUFFERED.value
     if line_buffered is None:
         line_buffered = writes_through and not INPUT.value and sys.stdin.isatty()
-    parallel_batches = app.limit_threads_per_batch(1 if line_buffered else PARALLEL_BATCHES.value)
+    parallel_batches = devices.limit_threads_per_batch(
+        1 if line_buffered else PARALLEL_BATCHES.value
+    )
     predictor = _downloaded(predictor)
     outputs = predictor.load(parallel_batches, line_buffered)
     if writes_through:

@@ -65,7 +65,7 @@ ALIGN_LAYER = flags.DEFINE_integer(
     "Decoder layer whose cross-attention aligns, counted from 1; default: the last.",
     1,
 )
-DECODING = app.define_decoding()
+DECODING = app.define_decoding(without=("protected_pattern",))
 LANGUAGES = app.define_languages()
 override_data = app.define_data_fields()
 

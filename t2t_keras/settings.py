@@ -1,9 +1,9 @@
 """Allowed values of settings: one definition for constructors, configs and flags.
 
 `Range`, `Choice`, `Switch` and `Text` describe and check allowed values; `setting` makes a field of
-a dataclass from one of them, as in `TransformerConfig`. `Settings` is the base of a predictor's
-settings. `DECODING` lists the settings of decoding: the searches of `decoding`, `KNNTransformer`,
-the configs of `pipelines` and the flags check values by it.
+a dataclass from one of them, as in `TransformerConfig`, and `settings_of` reads it. `Settings` is
+the base of a predictor's settings. The dataclasses at the end are those of all searches, of
+samples and of kNN-MT: constructors, configs and flags are made of them and check values by them.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ import math
 import numbers
 import textwrap
 from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from t2t_keras.errors import InputError
 
@@ -114,15 +115,28 @@ class Text(_Values):
         return isinstance(value, str)
 
 
-def setting(default, allowed, text):
-    """Returns the field of a dataclass, with the metadata that describes a setting.
+class Setting(NamedTuple):
+    """A setting: a field of a config, an argument of a constructor, a flag."""
 
-    Args:
-        default: its default; `dataclasses.MISSING` for none.
-        allowed: `Range`, `Choice`, `Switch` or `Text`.
-        text: its meaning, a sentence.
+    default: Any
+    allowed: Any  # `Range`, `Choice`, `Switch`, `Text`, or another class with `check`
+    text: str  # its meaning, a sentence
+    may_change: Any = None  # of a config: whether it may change between two starts of a run
+
+
+def setting(default, allowed, text, may_change=None):
+    """Returns the field of a dataclass that a `Setting` of these values describes.
+
+    The default `dataclasses.MISSING` means that there is none.
     """
-    return dataclasses.field(default=default, metadata={"allowed": allowed, "text": text})
+    described = Setting(default, allowed, text, may_change)
+    return dataclasses.field(default=default, metadata={"setting": described})
+
+
+def settings_of(kind, *without):
+    """Returns {name: `Setting`} of a dataclass made by `setting`, except for some names."""
+    fields = dataclasses.fields(kind)
+    return {f.name: f.metadata["setting"] for f in fields if f.name not in without}
 
 
 _OF_PREDICTOR = ("model", "tokenizer")
@@ -136,8 +150,7 @@ def documented(kind, settings=None):
         settings: dataclass of the settings; None: kind itself. Otherwise kind is a predictor's
             class, whose signature then shows the settings after model and tokenizer.
     """
-    fields = dataclasses.fields(settings or kind)
-    texts = (f"{field.name}: {field.metadata['text']}" for field in fields)
+    texts = (f"{name}: {x.text}" for name, x in settings_of(settings or kind).items())
     wrapper = textwrap.TextWrapper(100, " " * 8, " " * 12, break_on_hyphens=False)
     rows = map(wrapper.fill, texts)
     if kind.__doc__:  # not under `python -OO`
@@ -189,68 +202,80 @@ class Settings:
         Raises:
             InputError: if a name is not a setting, or a value is not allowed.
         """
-        fields = {field.name: field for field in dataclasses.fields(cls)}
-        owner = cls.__name__.removesuffix("Settings")
+        fields, owner = settings_of(cls), cls.__name__.removesuffix("Settings")
         for name in values:
             if name not in fields:
                 raise InputError(
                     f"{prefix}{name} is not a setting of a {owner}: leave it out, or give one of "
                     f"{', '.join(fields)}."
                 )
-        return {
-            name: fields[name].metadata["allowed"].check(prefix + name, value)
-            for name, value in values.items()
-        }
+        return {name: fields[name].allowed.check(prefix + name, x) for name, x in values.items()}
 
 
-_BEAMS = Range(1, 4_096, whole=True)
-_COUNT = Range(1, 1_000_000, whole=True)
-
-DECODING = {
-    "beam_size": _BEAMS,
-    "n_best": _BEAMS,
-    # At α = 10 the penalty of 4,000 tokens is near the largest number of float32.
-    "length_penalty": Range(-10, 10),
-    "length_penalty_offset": Range(0, 1_000_000),
-    "max_extra_tokens": dataclasses.replace(_COUNT, least=0),
-    "max_source_length": _COUNT,
-    "max_target_length": dataclasses.replace(_COUNT, optional=True),
-    "min_target_length": dataclasses.replace(_COUNT, least=0),
-    "no_repeat_ngram_size": Range(0, 100, whole=True),
-    "repetition_penalty": Range(0.001, 1_000),
-    "exhaustive": Switch(),
-    "n_best_patience": Range(0, 1_000_000, optional=True),
-    "max_length_ratio": Range(0, 1_000_000, optional=True),
-    "batch_size": _COUNT,
-    # Parsing
-    "constrained": Switch(),
-    "max_depth": _COUNT,
-    "max_opened": _COUNT,
-    # Sampling
-    "samples": _COUNT,
-    "temperature": Range(1e-6, 1_000_000),  # also of kNN-MT
-    "top_k": dataclasses.replace(_COUNT, optional=True),
-    "top_p": Range(1e-6, 1, optional=True),
-    "seed": Range(-(2**31), 2**31 - 1, whole=True),
-    # kNN-MT
-    "k": Range(1, 65_536, whole=True),
-    "interpolation": Range(0, 0.999999),
-    "subset_size": _COUNT,
-}
-"""{setting: its `Range` or `Switch`}"""
+BEAMS = Range(1, 4_096, whole=True)
+COUNT = Range(1, 1_000_000, whole=True)
+COUNT_OR_0 = dataclasses.replace(COUNT, least=0)
+OPTIONAL_COUNT = dataclasses.replace(COUNT, optional=True)
+LENGTH_PENALTY_OFFSET = Range(0, 1_000_000)
 
 
-def check_settings(settings, prefix=""):
-    """Checks settings by `DECODING`.
+@dataclasses.dataclass(frozen=True)
+class SearchSettings(Settings):
+    """The settings of all searches; a predictor's own ones are those of a subclass."""
 
-    Args:
-        settings: {name: value}.
-        prefix: str before the names in messages, such as "decode.".
+    beam_size: int = setting(4, BEAMS, "Hypotheses of the beam search; 1: greedy search.")
+    length_penalty: float = setting(
+        0.6,
+        Range(-10, 10),  # at 10 the penalty of 4,000 tokens is near the largest float32
+        "Length penalty α of log P / ((5 + length) / 6)^α; 0: none.",
+    )
+    max_extra_tokens: int = setting(
+        50,
+        COUNT_OR_0,
+        "Tokens by which an output may be longer than its source, or its prefix if that is longer; "
+        "0: not longer.",
+    )
+    max_source_length: int = setting(
+        512, COUNT, "Maximum tokens of a source, including its end; the rest is dropped."
+    )
 
-    Returns:
-        {name: value}, each value an int, float, bool or None of Python.
 
-    Raises:
-        InputError: if one is out of its range.
-    """
-    return {name: DECODING[name].check(prefix + name, value) for name, value in settings.items()}
+@dataclasses.dataclass(frozen=True)
+class SamplingSettings(Settings):
+    """The settings of samples."""
+
+    samples: int = setting(1, COUNT, "Outputs of each text.")
+    seed: int = setting(
+        0, Range(-(2**31), 2**31 - 1, whole=True), "Another seed draws other outputs; default: 0."
+    )
+    temperature: float = setting(
+        1.0,
+        Range(1e-6, 1_000_000),
+        "Logits are divided by it; below 1: likely tokens more often; default: 1.",
+    )
+    top_k: int | None = setting(
+        None, OPTIONAL_COUNT, "Draw from the k most likely tokens; default: from all."
+    )
+    top_p: float | None = setting(
+        None,
+        Range(1e-6, 1, optional=True),
+        "Draw from the fewest tokens whose total probability is at least this; default: from all.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class KNNSettings(Settings):
+    """The settings of kNN-MT (Khandelwal et al. 2021)."""
+
+    k: int = setting(16, Range(1, 65_536, whole=True), "kNN-MT: neighbors that predict each token.")
+    temperature: float = setting(
+        20.0,
+        Range(1e-6, 1_000_000),
+        "kNN-MT: T of softmax(-distance / T); low favors the nearest.",
+    )
+    interpolation: float = setting(
+        0.25, Range(0, 0.999999), "kNN-MT: weight λ of the neighbors' prediction; 0: none."
+    )
+    subset_size: int = setting(
+        8_192, COUNT, "kNN-MT: training tokens to search, of similar sentences."
+    )

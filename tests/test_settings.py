@@ -12,38 +12,54 @@ from t2t_keras.decoding import beam_search, sample
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
 from t2t_keras.models.knn import KNNTransformer
-from t2t_keras.settings import DECODING, Choice, Range, Switch, Text, check_settings
+from t2t_keras.settings import (
+    Choice,
+    KNNSettings,
+    Range,
+    SamplingSettings,
+    SearchSettings,
+    Switch,
+    Text,
+    settings_of,
+)
+from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
 from t2t_keras.tasks.text_io import map_by_length
 from tests.tasks import tiny
 from tests.tasks.test_classification import classifier
 from tests.tasks.test_parsing import make_parser
 
 NO_NUMBERS = [math.nan, math.inf, -math.inf, "1", b"1", True, [1], np.array([1, 2])]
-RANGES = [name for name, setting in DECODING.items() if isinstance(setting, Range)]
+KINDS = (TranslatorSettings, ParserSettings, SamplingSettings, KNNSettings)
+RANGES = [
+    (kind, name)
+    for kind in KINDS
+    for name, setting in settings_of(kind).items()
+    if isinstance(setting.allowed, Range)
+]
 
 
-@pytest.mark.parametrize("name", RANGES)
-def test_a_value_outside_its_range_is_named_with_the_range(name):
-    setting = DECODING[name]
+@pytest.mark.parametrize(("kind", "name"), RANGES)
+def test_a_value_outside_its_range_is_named_with_the_range(kind, name):
+    setting = settings_of(kind)[name].allowed
     outside = [setting.least - 1, setting.most + 1, *NO_NUMBERS]
     outside += [] if setting.optional else [None]
     outside += [setting.least + 0.5] if setting.whole else []
     for value in outside:
         with pytest.raises(InputError) as error:
-            check_settings({name: value}, "decode.")
+            kind.checked({name: value}, "decode.")
         assert str(error.value) == f"decode.{name} is {value!r}: give {setting}."
 
 
-@pytest.mark.parametrize("name", RANGES)
-def test_both_ends_of_a_range_are_allowed_and_become_numbers_of_python(name):
-    setting = DECODING[name]
-    kind, numpy_kind = (int, np.int64) if setting.whole else (float, np.float64)
+@pytest.mark.parametrize(("kind", "name"), RANGES)
+def test_both_ends_of_a_range_are_allowed_and_become_numbers_of_python(kind, name):
+    setting = settings_of(kind)[name].allowed
+    number, numpy_kind = (int, np.int64) if setting.whole else (float, np.float64)
     for value in (setting.least, setting.most):
-        checked = check_settings({name: numpy_kind(value)})[name]
+        checked = kind.checked({name: numpy_kind(value)})[name]
         assert checked == value
-        assert type(checked) is kind
+        assert type(checked) is number
     if setting.optional:
-        assert check_settings({name: None}) == {name: None}
+        assert kind.checked({name: None}) == {name: None}
 
 
 @pytest.mark.parametrize(("allowed", "words", "inside", "outside"), [
@@ -88,10 +104,10 @@ def test_a_classifier_and_batches_check_their_settings():
 
 def test_searches_check_their_settings():
     options = {"bos_ids": tf.fill([1], 3), "eos_id": 1, "max_lengths": tf.fill([1], 5)}
-    for name in ("k", "temperature", "interpolation", "subset_size"):
-        with pytest.raises(InputError, match=f"^{name} is nan: give {DECODING[name]}"):
+    for name, setting in settings_of(KNNSettings).items():
+        with pytest.raises(InputError, match=f"^{name} is nan: give {setting.allowed}"):
             KNNTransformer(tiny.model(), None, **{name: math.nan})
-    of_beams = ["beam_size", "n_best", "length_penalty", "n_best_patience", "max_length_ratio"]
+    of_beams = ["beam_size", "n_best", "length_penalty", "n_best_patience", "stopping_length_ratio"]
     of_samples = ["samples", "temperature", "top_k", "top_p", "length_penalty"]
     for search, extra, names in (
         (beam_search, {"beam_size": 2}, of_beams),
@@ -117,8 +133,10 @@ def test_scores_are_finite_at_the_ends_of_the_ranges(alpha, offset):
 
 
 def test_a_flag_accepts_its_range_and_names_it():
-    flag = define_setting("setting_of_a_test", "α", allowed=DECODING["length_penalty"])
-    assert flags.FLAGS["setting_of_a_test"].help == "α; allowed: a number from -10 to 10."
+    setting = settings_of(SearchSettings)["length_penalty"]._replace(text="α.", default=None)
+    flag = define_setting("setting_of_a_test", setting, "; default: 1")
+    help = flags.FLAGS["setting_of_a_test"].help
+    assert help == "α; default: 1; allowed: a number from -10 to 10."
     flags.FLAGS(["test", "--setting_of_a_test=0"])
     assert flag.value == 0.0
     for value in ("nan", "inf", "11"):

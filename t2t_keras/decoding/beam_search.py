@@ -29,7 +29,9 @@ from t2t_keras.decoding.hypotheses import (
     gather_beams,
     score_hypotheses,
 )
-from t2t_keras.settings import Range, check_settings
+from t2t_keras.settings import BEAMS, Range
+
+_OPTIONAL = Range(0, 1_000_000, optional=True)
 
 
 def beam_search(
@@ -45,7 +47,7 @@ def beam_search(
     prefix_ids=None,
     free_prefix=0,
     n_best_patience=None,
-    max_length_ratio=None,
+    stopping_length_ratio=None,
     reorder=gather_beams,
     constraint=None,
     records=None,
@@ -79,9 +81,9 @@ def beam_search(
         n_best_patience: number or None; when the best hypothesis of a sentence is certain, the
             search for others ends at n_best_patience times its length at the latest. (Not the
             patience of Kasai et al. 2022.) None waits until all n_best are certain.
-        max_length_ratio: number or None; a live hypothesis may improve the results only up to a
-            length of max_length_ratio times the best finished one, or in the next step. None allows
-            all lengths, which cannot miss a better hypothesis but takes far more steps.
+        stopping_length_ratio: number or None; a live hypothesis may improve the results only up to
+            this multiple of the best finished one's length, or in the next step. None allows all
+            lengths, which cannot miss a better hypothesis but takes far more steps.
         reorder: function (state, parents int32 [batch, beams]) → state, see
             `SearchableModel.reorder`; by default it gathers all tensors, [batch, beams, ...].
         constraint: a condition on outputs, such as `RequiredTokens`, after a forced prefix; or
@@ -95,20 +97,16 @@ def beam_search(
         live hypotheses follow without an end.
 
     Raises:
-        InputError: if a setting is out of its range, see `DECODING`; n_best is at most beam_size.
+        InputError: if a setting is out of its range; n_best is at most beam_size.
 
     Example:
         >>> state = model.initial_state(model.encode(source_ids), beams=4)
         >>> best = beam_search(model.step, state, bos_ids=tf.fill([batch], 3), eos_id=1,
         ...                    beam_size=4, max_lengths=tf.fill([batch], 60), reorder=model.reorder)
     """
-    check_settings(
-        {
-            "beam_size": beam_size,
-            "n_best_patience": n_best_patience,
-            "max_length_ratio": max_length_ratio,
-        }
-    )
+    BEAMS.check("beam_size", beam_size)
+    _OPTIONAL.check("n_best_patience", n_best_patience)
+    _OPTIONAL.check("stopping_length_ratio", stopping_length_ratio)
     slots = beam_size
     if not tf.is_tensor(n_best):
         Range(1, beam_size, whole=True, most_name="beam_size").check("n_best", n_best)
@@ -123,7 +121,7 @@ def beam_search(
         wanted=n_best,
         length_penalty=LengthPenalty.of(length_penalty),
         n_best_patience=n_best_patience,
-        max_length_ratio=max_length_ratio,
+        stopping_length_ratio=stopping_length_ratio,
         constraint=constraint,
         records=records,
     )
@@ -177,7 +175,7 @@ class _BeamSearch:
     wanted: int | tf.Tensor  # those that must be certain, up to n_best
     length_penalty: LengthPenalty
     n_best_patience: float | None
-    max_length_ratio: float | None
+    stopping_length_ratio: float | None
     constraint: Any
     records: Any
 
@@ -333,8 +331,8 @@ class _BeamSearch:
         """
         best_length = tf.cast(finished.lengths[:, 0], tf.float32)  # [batch]
         longest = max_lengths
-        if self.max_length_ratio is not None:
-            limit = tf.math.ceil(self.max_length_ratio * best_length)
+        if self.stopping_length_ratio is not None:
+            limit = tf.math.ceil(self.stopping_length_ratio * best_length)
             longest = tf.minimum(longest, ops.to_index(limit))
         # log P never rises, and the penalty is largest at the longest length, or for a negative α
         # at the next one: no live hypothesis can exceed this score.

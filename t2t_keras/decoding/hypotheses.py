@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.settings import check_settings
+from t2t_keras.settings import LENGTH_PENALTY_OFFSET, SearchSettings
 
 NEG_INF = float("-inf")
 """The log P and the score of an empty slot."""
@@ -86,12 +86,13 @@ class LengthPenalty(NamedTuple):
         """Returns a `LengthPenalty` unchanged, or the paper's with this α.
 
         Raises:
-            InputError: if α or k is out of its range, see `DECODING`.
+            InputError: if α or k is out of its range.
         """
         penalty = penalty if isinstance(penalty, cls) else cls(penalty)
-        names = ("length_penalty", "length_penalty_offset")
-        settings = dict(zip(names, penalty[:2], strict=True))
-        return cls(*check_settings(settings).values(), penalty.token_cost)
+        alpha, offset, token_cost = penalty
+        alpha = SearchSettings.checked({"length_penalty": alpha})["length_penalty"]
+        offset = LENGTH_PENALTY_OFFSET.check("length_penalty_offset", offset)
+        return cls(alpha, offset, token_cost)
 
     def __call__(self, lengths):
         """Returns the penalty, float32, of lengths, integers of any shape, the end counted."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_keras.decoding.batch_compaction import while_loop
 from t2t_keras.decoding.hypotheses import NEG_INF, LengthPenalty, forced_ids, score_hypotheses
-from t2t_keras.settings import check_settings
+from t2t_keras.settings import SamplingSettings
 
 
 class _SamplingState(NamedTuple):
@@ -63,10 +63,10 @@ def sample(
         the temperature.
 
     Raises:
-        InputError: if a setting is out of its range, see `DECODING`.
+        InputError: if a setting is out of its range, see `SamplingSettings`.
     """
     settings = {"samples": samples, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    check_settings({name: x for name, x in settings.items() if not tf.is_tensor(x)})
+    SamplingSettings.checked({name: x for name, x in settings.items() if not tf.is_tensor(x)})
     length_penalty = LengthPenalty.of(length_penalty)
     bos_ids = tf.convert_to_tensor(bos_ids, tf.int32)
     max_lengths = tf.convert_to_tensor(max_lengths, tf.int32)

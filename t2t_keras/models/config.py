@@ -6,7 +6,7 @@ from dataclasses import MISSING
 
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
-from t2t_keras.settings import Choice, Range, Switch, documented, setting
+from t2t_keras.settings import Choice, Range, Switch, documented, setting, settings_of
 
 _COUNT = Range(1, math.inf, whole=True)
 _OPTIONAL = dataclasses.replace(_COUNT, optional=True)
@@ -137,9 +137,8 @@ class TransformerConfig:
     )
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = field.metadata["allowed"].check(field.name, getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
+        for name, field in settings_of(self).items():
+            object.__setattr__(self, name, field.allowed.check(name, getattr(self, name)))
         if self.embedding_sharing == "all" and self.encoder_vocab_size != self.vocab_size:
             raise InputError(
                 f"source_vocab_size is {self.source_vocab_size} and vocab_size {self.vocab_size}, "

@@ -24,7 +24,7 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.models.search_steps import FixedSettings, require_hidden_step, require_own_steps
 from t2t_keras.ops.top_k import top_k
-from t2t_keras.settings import check_settings
+from t2t_keras.settings import KNNSettings
 
 
 class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
@@ -74,19 +74,14 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
         **kwargs,
     ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
-        settings = {
-            "k": k,
-            "temperature": temperature,
-            "interpolation": interpolation,
-            "subset_size": subset_size,
-        }
-        k, self.temperature, self.interpolation, subset_size = check_settings(settings).values()
+        settings = KNNSettings(k, temperature, interpolation, subset_size)
+        self.temperature, self.interpolation = settings.temperature, settings.interpolation
         require_own_steps(model)
         require_hidden_step(model, "kNN-MT")
         _check_datastore(datastore, model.config.model_dim)
         self.model = model
-        self.subset_size = min(subset_size, len(datastore.values))
-        self.k = min(k, self.subset_size)
+        self.subset_size = min(settings.subset_size, len(datastore.values))
+        self.k = min(settings.k, self.subset_size)
         self.retriever = TfIdfRetriever(datastore.sources, model.config.encoder_vocab_size)
         num_pairs = len(datastore.sources)
         wanted = math.ceil(self.subset_size * num_pairs / len(datastore.values))

@@ -12,7 +12,7 @@ import tensorflow as tf
 from t2t_keras.data.texts import as_strings
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
-from t2t_keras.settings import DECODING, Range, Settings, documented, setting
+from t2t_keras.settings import COUNT, Range, Settings, documented, setting
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, warn_truncated
@@ -78,7 +78,7 @@ class ClassifierSettings(Settings):
     )
     max_source_length: int = setting(
         512,
-        DECODING["max_source_length"],
+        COUNT,
         "Maximum tokens of a text, including its end; the rest is dropped.",
     )
 

@@ -264,7 +264,7 @@ class TextGenerator(SearchPredictor):
         """Returns the `_Continuations` [batch, n_best] of prompts, string [batch], by a search."""
 
         return self._continue(
-            texts, n_best=n_best, n_best_patience=_PATIENCE, max_length_ratio=_LENGTH_RATIO
+            texts, n_best=n_best, n_best_patience=_PATIENCE, stopping_length_ratio=_LENGTH_RATIO
         )
 
     def draw(self, texts, seeds, temperature, top_k, top_p):

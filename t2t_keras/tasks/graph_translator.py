@@ -38,7 +38,7 @@ _N_BEST_PATIENCE = 2
 _SHORTEST_SOURCE = 7
 """Tokens of a source with room for any character: its language, a space, four bytes, the end."""
 
-_MAX_LENGTH_RATIO = 1.5
+_STOPPING_LENGTH_RATIO = 1.5
 """A search does not wait for hypotheses longer than this many times the best finished one."""
 
 
@@ -502,7 +502,10 @@ class GraphTranslator(SearchPredictor):
         """The arguments of `beam_search` by which a search ends early, a dict."""
         if self.settings.exhaustive:
             return {}
-        return {"n_best_patience": _N_BEST_PATIENCE, "max_length_ratio": _MAX_LENGTH_RATIO}
+        return {
+            "n_best_patience": _N_BEST_PATIENCE,
+            "stopping_length_ratio": _STOPPING_LENGTH_RATIO,
+        }
 
     @property
     def _penalty(self):

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import FIRST_WORD
-from t2t_keras.settings import DECODING, Range
+from t2t_keras.settings import Range, SamplingSettings, settings_of
 
 
 class Input(NamedTuple):
@@ -130,24 +130,25 @@ LANGUAGES = (
     Input("source_language", _languages(0)),
     Input("target_language", _languages(1)),
 )
+_SAMPLING = settings_of(SamplingSettings)
 SAMPLING = (  # some draw from all tokens, some from the most likely ones
     Input("seed", _numbers(np.int32, lambda row: row), tf.int32),
     Input(
         "temperature",
         _numbers(np.float32, lambda row: 0.8),
         tf.float32,
-        allowed=DECODING["temperature"],
+        allowed=_SAMPLING["temperature"].allowed,
     ),
     Input(  # 0 and 1 are None of the library
         "top_k",
         _numbers(np.int32, lambda row: row % 2 * 10),
         tf.int32,
-        allowed=Range(0, DECODING["top_k"].most, whole=True),
+        allowed=Range(0, _SAMPLING["top_k"].allowed.most, whole=True),
     ),
     Input(
         "top_p",
         _numbers(np.float32, lambda row: 0.9 if row % 3 == 1 else 1.0),
         tf.float32,
-        allowed=Range(DECODING["top_p"].least, 1),
+        allowed=Range(_SAMPLING["top_p"].allowed.least, 1),
     ),
 )

@@ -15,7 +15,7 @@ from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
 from t2t_keras.decoding.token_rules import RuledModel
 from t2t_keras.errors import InputError
 from t2t_keras.models.search_steps import has_room, require_own_steps, step_products
-from t2t_keras.settings import DECODING, Range, check_settings
+from t2t_keras.settings import COUNT, Range, SamplingSettings, settings_of
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.text_io import as_str
 
@@ -35,6 +35,9 @@ class Searches:
 
     calls: int = 0
     without_xla: bool = False
+
+
+_SEED = settings_of(SamplingSettings)["seed"].allowed
 
 
 class SearchPredictor(Predictor):
@@ -121,8 +124,8 @@ class SearchPredictor(Predictor):
             InputError: if a setting is out of its range.
         """
         settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        temperature, top_k, top_p = check_settings(settings).values()
-        n, count = DECODING["samples"].check("n", n), len(inputs["text"])
+        temperature, top_k, top_p = SamplingSettings.checked(settings).values()
+        n, count = COUNT.check("n", n), len(inputs["text"])
         request, found = (
             self.requests["sample"],
             self.run(
@@ -219,9 +222,9 @@ def row_seeds(seed, count, n):
     if getattr(seed, "ndim", 1) == 0:  # an array or a tensor of one number
         seed = np.asarray(seed).item()
     if not hasattr(seed, "__iter__"):
-        seed = DECODING["seed"].check("seed", seed)
+        seed = _SEED.check("seed", seed)
         return [(seed, row) for row in range(count * n)]
-    seeds = [DECODING["seed"].check(f"seed[{i}]", x) for i, x in enumerate(seed)]
+    seeds = [_SEED.check(f"seed[{i}]", x) for i, x in enumerate(seed)]
     if len(seeds) != count:
         raise InputError(f"seed has {len(seeds)} numbers for {count} texts: give one for each.")
     return [(x, j) for x in seeds for j in range(n)]

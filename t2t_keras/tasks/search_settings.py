@@ -7,13 +7,24 @@ import tensorflow as tf
 
 from t2t_keras.decoding.token_rules import MinLength, NoRepeatedNgrams, RepetitionPenalty
 from t2t_keras.errors import InputError
-from t2t_keras.settings import DECODING, Choice, Settings, Switch, documented, setting
+from t2t_keras.settings import (
+    BEAMS,
+    COUNT,
+    COUNT_OR_0,
+    LENGTH_PENALTY_OFFSET,
+    OPTIONAL_COUNT,
+    Choice,
+    Range,
+    SearchSettings,
+    Switch,
+    documented,
+    setting,
+    settings_of,
+)
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
 from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS
 from t2t_keras.tasks.spans import WORD
 from t2t_keras.training.checkpoint_files import reason_of
-
-_TOKENS = DECODING["max_source_length"]
 
 _PLAIN = ("The old man sees 2 dogs.", "Собака видит кошку.", "他们看见狗。", "رأى الرجل كلبا")
 """Texts that no pattern may protect as a whole."""
@@ -68,49 +79,47 @@ def _check_pattern(name, pattern):
             )
 
 
-@documented
 @dataclasses.dataclass(frozen=True)
-class TranslatorSettings(Settings):
-    """The settings of a `Translator`."""
+class RuledSettings(SearchSettings):
+    """The settings of searches with rules on tokens."""
 
-    beam_size: int = setting(
-        4, DECODING["beam_size"], "Hypotheses of the beam search; 1: greedy search."
-    )
-    length_penalty: float = setting(
-        0.6,
-        DECODING["length_penalty"],
-        "Length penalty α of log P / ((5 + length) / 6)^α; 0: none.",
-    )
-    max_extra_tokens: int = setting(
-        50,
-        DECODING["max_extra_tokens"],
-        "Tokens by which an output may be longer than its source, or its prefix if that is longer; "
-        "0: not longer.",
-    )
-    max_source_length: int = setting(
-        512, _TOKENS, "Maximum tokens of a source, including its end; the rest is dropped."
-    )
-    max_target_length: int | None = setting(
-        None, DECODING["max_target_length"], "Maximum tokens of a translation; None: no limit."
-    )
-    min_target_length: int = setting(
-        0,
-        DECODING["min_target_length"],
-        "Minimum tokens of a translation before its end, of a text that is not empty; 0: no limit.",
-    )
     no_repeat_ngram_size: int = setting(
         0,
-        DECODING["no_repeat_ngram_size"],
-        "n of the n-grams of tokens that a translation contains at most once; 0: no such limit.",
+        Range(0, 100, whole=True),
+        "n of the n-grams of tokens that an output contains at most once; 0: no such limit.",
     )
     repetition_penalty: float = setting(
         1.0,
-        DECODING["repetition_penalty"],
-        "Divides the logits of tokens that a translation has already, or multiplies negative ones "
+        Range(0.001, 1_000),
+        "Divides the logits of tokens that an output has already, or multiplies negative ones "
         "(Keskar et al. 2019); 1: no penalty.",
     )
+
+    def token_rules(self, eos_id):
+        """Returns the rules of a search, a list for `RuledModel`; eos_id: int, the end."""
+        rules = []
+        if self.repetition_penalty != 1:
+            rules.append(RepetitionPenalty(self.repetition_penalty))
+        if self.no_repeat_ngram_size:
+            rules.append(NoRepeatedNgrams(self.no_repeat_ngram_size))
+        return rules
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class TranslatorSettings(RuledSettings):
+    """The settings of a `Translator`."""
+
+    max_target_length: int | None = setting(
+        None, OPTIONAL_COUNT, "Maximum tokens of a translation; None: no limit."
+    )
+    min_target_length: int = setting(
+        0,
+        COUNT_OR_0,
+        "Minimum tokens of a translation before its end, of a text that is not empty; 0: no limit.",
+    )
     length_penalty_offset: float = setting(
-        5.0, DECODING["length_penalty_offset"], "k of ((k + length) / (k + 1))^α; 0: length^α."
+        5.0, LENGTH_PENALTY_OFFSET, "k of ((k + length) / (k + 1))^α; 0: length^α."
     )
     exhaustive: bool = setting(
         False,
@@ -134,7 +143,7 @@ class TranslatorSettings(Settings):
 
     def token_rules(self, eos_id):
         """Returns the rules of a search, a list for `RuledModel`; eos_id: int, the end."""
-        rules = token_rules(self.repetition_penalty, self.no_repeat_ngram_size)
+        rules = super().token_rules(eos_id)
         if self.min_target_length:
             rules.append(MinLength(self.min_target_length, eos_id))
         return rules
@@ -142,67 +151,34 @@ class TranslatorSettings(Settings):
 
 @documented
 @dataclasses.dataclass(frozen=True)
-class GeneratorSettings(Settings):
+class GeneratorSettings(RuledSettings):
     """The settings of a `TextGenerator`."""
 
-    beam_size: int = setting(
-        4, DECODING["beam_size"], "Hypotheses of the beam search; 1: greedy search."
-    )
-    length_penalty: float = setting(
-        0.6, DECODING["length_penalty"], "α of log P / ((5 + length) / 6)^α; 0: none."
-    )
-    max_extra_tokens: int = setting(
-        50, DECODING["max_extra_tokens"], "Maximum tokens that follow a prompt."
-    )
-    max_source_length: int = setting(512, _TOKENS, "Maximum tokens of a prompt.")
-    no_repeat_ngram_size: int = setting(
-        0,
-        DECODING["no_repeat_ngram_size"],
-        "n of the n-grams of tokens that a text contains at most once; 0: no such limit.",
-    )
-    repetition_penalty: float = setting(
-        1.0,
-        DECODING["repetition_penalty"],
-        "Divides the logits of tokens that a text has already, or multiplies negative ones "
-        "(Keskar et al. 2019); 1: no penalty.",
-    )
-
-    def token_rules(self, eos_id):
-        """Returns the rules of a search, see `TranslatorSettings.token_rules`."""
-        return token_rules(self.repetition_penalty, self.no_repeat_ngram_size)
-
-
-def token_rules(repetition_penalty, no_repeat_ngram_size):
-    """Returns the rules of two settings, a list for `RuledModel`."""
-    rules = []
-    if repetition_penalty != 1:
-        rules.append(RepetitionPenalty(repetition_penalty))
-    if no_repeat_ngram_size:
-        rules.append(NoRepeatedNgrams(no_repeat_ngram_size))
-    return rules
+    max_extra_tokens: int = setting(50, COUNT_OR_0, "Maximum tokens that follow a prompt.")
+    max_source_length: int = setting(512, COUNT, "Maximum tokens of a prompt.")
 
 
 @documented
 @dataclasses.dataclass(frozen=True)
-class ParserSettings(Settings):
+class ParserSettings(SearchSettings):
     """The settings of a `Parser`; its searches have the defaults of the paper (section 6.3)."""
 
-    beam_size: int = setting(21, DECODING["beam_size"], "Hypotheses of the beam search.")
-    length_penalty: float = setting(0.3, DECODING["length_penalty"], "α of the length penalty.")
+    beam_size: int = setting(21, BEAMS, "Hypotheses of the beam search.")
+    length_penalty: float = setting(
+        0.3, settings_of(SearchSettings)["length_penalty"].allowed, "α of the length penalty."
+    )
     max_extra_tokens: int = setting(
         300,
-        dataclasses.replace(DECODING["max_extra_tokens"], least=MIN_EXTRA_TOKENS),
+        dataclasses.replace(COUNT, least=MIN_EXTRA_TOKENS),
         "Tokens by which a linearized tree may exceed its sentence, without echoes.",
     )
     max_source_length: int = setting(
         512,
-        dataclasses.replace(_TOKENS, least=2),
+        dataclasses.replace(COUNT, least=2),
         "Maximum tokens of a sentence, including its end.",
     )
-    max_depth: int = setting(64, DECODING["max_depth"], "Maximum number of open brackets.")
-    max_opened: int = setting(
-        8, DECODING["max_opened"], "Maximum number of brackets opened in a row."
-    )
+    max_depth: int = setting(64, COUNT, "Maximum number of open brackets.")
+    max_opened: int = setting(8, COUNT, "Maximum number of brackets opened in a row.")
     constrained: bool = setting(
         True,
         Switch(),

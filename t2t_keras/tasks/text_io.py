@@ -20,7 +20,7 @@ from t2t_keras.data.base_tokenizer import TokenOffsets, blank_to_empty, valid_ut
 from t2t_keras.data.language_template import prepend
 from t2t_keras.data.texts import as_batch, as_list, elements
 from t2t_keras.errors import InputError, require_whole_number
-from t2t_keras.settings import check_settings
+from t2t_keras.settings import COUNT
 
 _CHARACTERS_PER_TOKEN = 64
 LINES_OF_A_BATCH = 64  # on a CPU
@@ -326,7 +326,7 @@ def map_by_length(function, lines, batch_size=None, window=64, num_parallel_batc
         ...     print(translation)
     """
     if batch_size is not None:
-        check_settings({"batch_size": batch_size})
+        COUNT.check("batch_size", batch_size)
     require_whole_number("window", window)
     require_whole_number("num_parallel_batches", num_parallel_batches)
     lines = elements(lines, "lines")

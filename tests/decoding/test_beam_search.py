@@ -143,7 +143,7 @@ def test_the_search_goes_on_while_a_longer_hypothesis_may_win(alpha, first, leng
 ])  # fmt: skip
 def test_a_search_does_not_wait_for_ends_beyond_the_length_ratio(ratio, steps, best):
     script = [[row] * 2 for row in [[0.4, 0.5, 0.1], GO, GO, GO, GO, STOP, STOP]]
-    options, calls = {"length_penalty": 1.0, "max_length_ratio": ratio}, []
+    options, calls = {"length_penalty": 1.0, "stopping_length_ratio": ratio}, []
     found = scripted_search(script, calls, max_lengths=[7], **options)
     np.testing.assert_array_equal(found.ids[0, 0, : len(best)], best)
     assert len(calls) == steps

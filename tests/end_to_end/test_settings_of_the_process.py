@@ -8,7 +8,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from pipelines import app, experiment
+from pipelines import devices, experiment
 from pipelines.configs import multi30k_en_de
 
 
@@ -24,22 +24,22 @@ def threads(monkeypatch):
 
 @pytest.mark.parametrize(("at_once", "expected"), [(1, []), (2, [3]), (4, [1]), (9, [1])])
 def test_each_gets_its_share_and_one_alone_everything(at_once, expected, threads):
-    app.limit_threads(at_once)
+    devices.limit_threads(at_once)
     assert threads == expected
-    assert app.limit_threads_per_batch(at_once) == at_once
+    assert devices.limit_threads_per_batch(at_once) == at_once
 
 
 def test_there_are_as_many_batches_as_cores_but_not_too_many(threads, monkeypatch):
-    assert app.limit_threads_per_batch() == 6
+    assert devices.limit_threads_per_batch() == 6
     assert threads == [1]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(40)))
-    assert app.limit_threads_per_batch() == 8
+    assert devices.limit_threads_per_batch() == 8
     assert threads == [1, 5]
 
 
 def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
-    assert app.limit_threads_per_batch() == 1
+    assert devices.limit_threads_per_batch() == 1
     assert threads == []
 
 
@@ -74,7 +74,7 @@ def gpus(monkeypatch):
 
 def test_a_gpu_that_is_used_is_named_and_gives_memory_as_it_is_needed(gpus, caplog):
     with caplog.at_level("INFO", logger="absl"):
-        app.choose_devices()
+        devices.choose_devices()
     assert gpus == [("GPU:1", True)]
     assert "Devices: a GPU:1" in caplog.text
 
@@ -86,13 +86,13 @@ def test_a_gpu_that_tensorflow_does_not_see_is_warned_of(
     present, hidden, warned, monkeypatch, tmp_path, caplog
 ):
     monkeypatch.setattr(
-        app, "_NVIDIA", [tmp_path / "none", tmp_path if present else tmp_path / "x"]
+        devices, "_NVIDIA", [tmp_path / "none", tmp_path if present else tmp_path / "x"]
     )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if hidden:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     with caplog.at_level("INFO", logger="absl"):
-        app.choose_devices()
+        devices.choose_devices()
     assert "Devices: CPU, " in caplog.text
     assert ("pip install 't2t_keras[gpu]'" in caplog.text) == warned
 

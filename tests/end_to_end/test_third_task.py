@@ -17,14 +17,14 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  the ops of an exported tokenizer
 
 import t2t_keras as t2t
-from pipelines.fields import CORPUS, FIELDS, PAIRS, TEXTS, Field
+from pipelines.fields import FIELDS, Corpus, Pairs, Texts
 from pipelines.tasks import TASKS, SequenceTask, TextTask
 from t2t_keras import layers
 from t2t_keras.data.corpora import FolderCorpus
 from t2t_keras.data.vocabulary_tokenizer import Side, VocabularyTokenizer, pack_vocabularies
 from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models.trainable_model import TrainableModel
-from t2t_keras.settings import DECODING, Range, Settings, Text, setting
+from t2t_keras.settings import COUNT, Range, Settings, Text, setting, settings_of
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor
@@ -70,7 +70,7 @@ class TaggingModel(TrainableModel):
 
 @dataclasses.dataclass(frozen=True)
 class TaggerSettings(Settings):
-    max_source_length: int = setting(512, DECODING["max_source_length"], "Maximum words, and one.")
+    max_source_length: int = setting(512, COUNT, "Maximum words, and one.")
 
 
 class Tagger(Predictor):
@@ -104,11 +104,11 @@ class Tagger(Predictor):
     requests: ClassVar = {"serving_default": ranked(RequestKind(tag, (TEXT,), (), "tags", "score"))}
 
 
-DATA = {
-    "source_language": Field("words", Text(), "Ending of the files of words."),
-    "target_language": Field("tags", Text(), "Ending of the files of tags, one for a word."),
-    "tags": Field("DET,NOUN,VERB", Text(), "The tags."),
-}
+@dataclasses.dataclass
+class TaggingData(Corpus, Texts, Pairs):
+    source_language: str = setting("words", Text(), "Ending of the files of words.")
+    target_language: str = setting("tags", Text(), "Ending of the files of tags, one for a word.")
+    tags: str = setting("DET,NOUN,VERB", Text(), "The tags.")
 
 
 class TaggingTask(TextTask, SequenceTask):
@@ -149,7 +149,7 @@ class TaggingTask(TextTask, SequenceTask):
 
 @pytest.fixture
 def known_task(monkeypatch):
-    fields = FIELDS["translation"] | {"data": CORPUS | TEXTS | PAIRS | DATA, "decode": {}}
+    fields = FIELDS["translation"] | {"data": settings_of(TaggingData), "decode": {}}
     monkeypatch.setitem(FIELDS, "tagging", fields)
     monkeypatch.setitem(TASKS, "tagging", TaggingTask)
 

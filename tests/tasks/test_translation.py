@@ -56,7 +56,7 @@ def test_a_translation_is_the_search_over_the_models_own_probabilities(sized_tra
         max_lengths=[length + 8 for length in lengths],
         n_best=beams,
         n_best_patience=2,
-        max_length_ratio=1.5,
+        stopping_length_ratio=1.5,
     )
     found = translator.search(source_ids, n_best=beams)
     np.testing.assert_array_equal(found.ids, expected.ids)

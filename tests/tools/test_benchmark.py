@@ -181,7 +181,7 @@ def workers(alternation, monkeypatch):
     monkeypatch.syspath_prepend(str(TOOL.parent / "benchmarks" / "workers"))
     import ours  # noqa: PLC0415
 
-    monkeypatch.setattr(ours.app, "limit_threads", lambda parts: None)
+    monkeypatch.setattr(ours.devices, "limit_threads", lambda parts: None)
 
     def run(contestant, *_):
         return getattr(ours, contestant.worker.removeprefix("ours."))(**contestant.settings)

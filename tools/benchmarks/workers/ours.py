@@ -22,7 +22,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
 import t2t_keras as t2t
-from pipelines import app, experiment
+from pipelines import devices, experiment
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.counts import count_training_flops
@@ -127,7 +127,7 @@ def _has_gpu():
 
 def train(size, dtype, repeats, threads, parts, xla="auto", lock=None):
     """Our training step on a full batch, through `model.fit`, as in the README's example."""
-    app.limit_threads(parts)
+    devices.limit_threads(parts)
     keras.config.set_dtype_policy("mixed_bfloat16" if dtype == "bfloat16" else "float32")
     config, batch = model_config(size), common.SIZES[size][-1]
     model = t2t.Transformer(config)
@@ -152,7 +152,7 @@ def train(size, dtype, repeats, threads, parts, xla="auto", lock=None):
 def epoch(workdir, warm_up, steps, bare, threads):
     """Real batches through `model.fit` as `pipelines.train` does it, or the bare step beside it."""
     config = Workdir(workdir).load_config()
-    app.limit_threads(config.train.parallel_micro_batches)
+    devices.limit_threads(config.train.parallel_micro_batches)
     experiment.set_numerics(config)
     task = make_task(config)
     model = task.make_model()
@@ -269,7 +269,7 @@ def decode(
 
     The batch is split into `parts`, each decoded by a thread of its own. An operation then uses
     cores / parts threads."""
-    app.limit_threads(parts)
+    devices.limit_threads(parts)
     name = f"{size}_{dtype}_{beam}_{source}_{target}{'_shortlist' * shortlist}"
     export = pathlib.Path(folder) / name
     if not export.exists():
@@ -348,7 +348,7 @@ def startup(folder, size, beam, threads):
 
 def text_file(model, input, output, batch, threads, parts):
     """A text file translated to a text file by an exported SavedModel, TensorFlow's ops alone."""
-    app.limit_threads(parts)
+    devices.limit_threads(parts)
     signature = tf.saved_model.load(model).signatures["serving_default"]
 
     def translate(lines):
