@@ -19,7 +19,7 @@ import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
 from pipelines.directions import check_languages
-from pipelines.modes import Search
+from pipelines.modes import Mode
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
     check_checksums,
@@ -34,8 +34,9 @@ from t2t_keras.data.files import (
 )
 from t2t_keras.errors import InputError
 from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
+from t2t_keras.serving.signatures import signature_of
 from t2t_keras.tasks.terms import ask
-from t2t_keras.tasks.text_io import LINES_OF_A_BATCH, map_by_length
+from t2t_keras.tasks.text_io import LINES_OF_A_BATCH, language_codes, map_by_length
 
 _BATCHES_PER_WINDOW = 64
 _LANGUAGES = {"source_language": None, "target_language": None}
@@ -54,7 +55,7 @@ class LinePredictor:
         decoding: dict, arguments of `Workdir.load_predictor`.
         unique: whether results that repeat the text of a better one are left out.
         errors: "strict" or "replace", how invalid UTF-8 is read; see `files.split_lines`.
-        mode: `Search`, or another way to translate a line.
+        mode: `Mode`, how a line is answered.
         languages: {"source_language": code, "target_language": code} for a model of many
             languages, only those that it reads.
     """
@@ -67,7 +68,7 @@ class LinePredictor:
     decoding: dict
     unique: bool = False
     errors: str = "strict"
-    mode: Search = dataclasses.field(default_factory=Search)
+    mode: Mode = dataclasses.field(default_factory=Mode)
     languages: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -88,8 +89,6 @@ class LinePredictor:
         self.mode.check(self)
         if self.unique and self.n_best == 1:
             raise InputError("--unique is for several results of a line: also give --n_best.")
-        if self.saved_model:
-            self.mode.check_export(self.n_best)
 
     def load(self, parallel_batches=1, line_buffered=False):
         """Loads the model.
@@ -137,7 +136,6 @@ class LinePredictor:
         paths = [os.path.abspath(found) for found in (*paths, *self.mode.files, path) if found]
         return {
             **dataclasses.asdict(self),
-            "way": type(self.mode).__name__,
             "files": {found: _checksums(found) for found in paths},
             "stream": None if os.path.isfile(path) else uuid.uuid4().hex,
         }
@@ -145,7 +143,16 @@ class LinePredictor:
     def _of_workdir(self):
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
         check_languages(predictor, self.languages)
-        return self.mode.of_predictor(predictor, self.n_best, self.languages)
+        self.mode.check_predictor(predictor, self.n_best)
+        template, given = getattr(predictor, "languages", None), _LANGUAGES | self.languages
+        name = self.mode.name(self.n_best)
+
+        def answer(**columns):
+            codes = language_codes(template, len(columns["text"]), **given)
+            languages = dict(zip(_LANGUAGES, codes, strict=False))  # none of a bilingual model
+            return ask(predictor.run, name, **columns, **languages)
+
+        return self.mode.results(answer, predictor.requests[name], self.n_best)
 
     def _of_saved_model(self):
         for name, value in self.decoding.items():
@@ -163,7 +170,7 @@ class LinePredictor:
                 f"--saved_model={self.saved_model}: {error}: give the numbered folder that "
                 "pipelines.export printed."
             ) from error
-        name = self.mode.signature(self.n_best)
+        name = self.mode.name(self.n_best)
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
@@ -178,7 +185,14 @@ class LinePredictor:
             with unknown_languages_refused():
                 return ask(signature, **columns, **codes)
 
-        results = self.mode.of_signature(answer, signature.structured_outputs, self.n_best)
+        outputs = signature.structured_outputs
+        kind = signature_of(name, outputs)
+        if kind is None:
+            raise InputError(
+                f"the export has the outputs {', '.join(sorted(outputs))}, which no task of this "
+                "library gives: export the model with pipelines.export."
+            )
+        results = self.mode.results(answer, kind, self.n_best)
         results([b""], [1])  # refuses what an input without lines would not
         return results
 

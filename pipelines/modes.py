@@ -1,7 +1,7 @@
-"""Ways to translate the lines of a file, one class each, such as `TermSearch` and `Documents`.
+"""How the lines of a file are answered: by which request, and with which inputs besides the lines.
 
-Start with `Search`, whose methods all of them have. `LinePredictor` takes one, and sends it to
-other processes.
+`LinePredictor` takes a `Mode`, and sends it to other processes. The row of the request says what it
+gives, see `tasks.requests`; a trained model and an export are asked in the same way.
 """
 
 import dataclasses
@@ -11,81 +11,102 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.serving.signatures import signature_of
+from t2t_keras.settings import SamplingSettings
+from t2t_keras.tasks.bundles import PREDICTORS
 from t2t_keras.tasks.terms import Terms
 from t2t_keras.tasks.text_io import as_str, warn_truncated, without_repeats
-from t2t_keras.tasks.translation import Translator
 
 
 @dataclasses.dataclass(frozen=True)
-class Search:
-    """The best results of each line, from a task's search or its ranking of classes.
+class Mode:
+    """A request for each line.
 
-    Attributes:
-        keeps_line_ends: whether lines of input and of output keep their line ends.
-        files: paths of the files that it reads.
-        export_signature: name of the signature of an export; None: as `signature` says.
+    Args:
+        request: name of a kind of request. "serving_default", the best answers, is "n_best" where
+            several are wanted.
+        terms: path of a file of terms, see `Terms.read`; "": none.
+        sampling: settings of a request whose answers are drawn. A line's samples depend only on the
+            seed and its number, not on other lines.
     """
 
-    keeps_line_ends = False
-    files = ()
-    export_signature = None
+    request: str = "serving_default"
+    terms: str = ""
+    sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
+
+    @property
+    def kind(self):
+        """The `RequestKind` of the request."""
+        rows = (predictor.requests.get(self.request) for predictor in PREDICTORS.values())
+        return next(row for row in rows if row)
+
+    @property
+    def files(self):
+        """Paths of the files that the mode reads, a tuple."""
+        return (self.terms,) if self.terms else ()
+
+    @property
+    def keeps_line_ends(self):
+        """Whether lines of input and of output keep their line ends, as documents do."""
+        return self.kind.is_long
 
     def check(self, asked):
         """Raises InputError if a setting of a `LinePredictor` does not fit this mode."""
-        pattern = asked.decoding.get("protected_pattern")
-        if pattern is not None:
+        kind, given = self.kind, {k: v for k, v in asked.decoding.items() if v is not None}
+        if kind.is_long and (asked.n_best > 1 or asked.scores or asked.unique):
             raise InputError(
-                f"--protected_pattern={pattern} is for --document: give it too, or leave "
-                "--protected_pattern out."
+                "--document gives one translation without a score: leave out --n_best, --scores "
+                "and --unique."
             )
+        if "protected_pattern" in given and not kind.is_long:
+            raise InputError(
+                f"--protected_pattern={given['protected_pattern']} is for --document: give it too, "
+                "or leave --protected_pattern out."
+            )
+        if "beam_size" in given and kind.is_drawn:
+            raise InputError(
+                f"--beam_size={given['beam_size']} is for a search, not for --sample: leave one of "
+                "them out."
+            )
+        if self.terms:
+            Terms.read(self.terms)
+        if self.terms and asked.saved_model and asked.n_best > 1:
+            raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
 
-    def check_export(self, n_best):
-        """Raises InputError if an export can't give n_best results of each line in this mode."""
+    def check_predictor(self, predictor, n):
+        """Raises InputError if a predictor can't give n results of each line in this mode."""
+        if self.request not in predictor.requests:
+            flag = self.request.partition("_")[0]
+            raise InputError(f"--{flag} is not for a {type(predictor).__name__}: leave it out.")
+        if self.kind.is_long:
+            predictor.check_documents()
+        if not self.kind.is_drawn:
+            predictor.check_n(n)
 
-    def signature(self, n_best):
-        """Returns the name of the signature that gives n_best results."""
-        return self.export_signature or ("serving_default" if n_best == 1 else "n_best")
+    def name(self, n):
+        """Returns the name of the request that gives n results of each line."""
+        return self.request if n == 1 or self.kind.is_drawn else "n_best"
 
-    def of_predictor(self, predictor, n, languages):
-        """Returns the function by which a predictor answers lines.
+    def results(self, answer, kind, n):
+        """Returns the function that answers lines.
 
         Args:
-            predictor: of any task.
+            answer: function of columns of inputs, {name: tensor}, to the request's outputs.
+            kind: `RequestKind` that names the outputs with texts and scores.
             n: int, results of each line.
-            languages: arguments of a call, {name: code}; empty for a bilingual model.
 
         Returns:
             Function of lines and their numbers to a list of n (text, score) for each line.
         """
-        predictor.check_n(n)
-        return lambda lines, numbers: predictor.n_best(lines, n, **languages)
-
-    def of_signature(self, answer, outputs, n):
-        """Returns the function by which an export answers lines; see `of_predictor`.
-
-        Args:
-            answer: function of columns of inputs, {name: tensor}, to the signature's outputs.
-            outputs: the signature's outputs, {name: TensorSpec}; text and score are read.
-            n: int.
-
-        Raises:
-            InputError: if no task has a signature with these outputs.
-        """
-        signature = signature_of(self.signature(n), outputs)
-        if signature is None:
-            raise InputError(
-                f"the export has the outputs {', '.join(sorted(outputs))}, which no task of this "
-                "library gives: export the model with pipelines.export."
-            )
-        text, score = signature.answer, signature.score
+        repeats = n if kind.is_drawn else 1
 
         def results(lines, numbers):
-            del numbers
-            found = answer(**self.columns(lines))
+            found = answer(**self._columns(kind, lines, numbers, repeats))
             if "truncated" in found:
-                warn_truncated(found["truncated"])
-            texts, scores = (tf.reshape(found[key], [len(lines), -1]) for key in (text, score))
+                warn_truncated(found["truncated"][::repeats])
+            texts = tf.reshape(found[kind.answer], [len(lines), -1])
+            scores = tf.zeros_like(texts, tf.float32)
+            if kind.score is not None:
+                scores = tf.reshape(found[kind.score], [len(lines), -1])
             if texts.shape[1] < n:
                 raise InputError(
                     f"--n_best={n} is more than the {texts.shape[1]} that the export has for each "
@@ -94,15 +115,25 @@ class Search:
             if n == 1:  # a classifier gives one label and all probabilities
                 scores = tf.reduce_max(scores, axis=1, keepdims=True)
             return [
-                [(as_str(text), score) for text, score in zip(*row, strict=True)]
+                [(as_str(text), score) for text, score in zip(*row, strict=False)]
                 for row in zip(texts.numpy(), scores.numpy(), strict=True)
             ]
 
         return results
 
-    def columns(self, lines):
-        """Returns the inputs of the signature for lines, {name: tensor [lines]}."""
-        return {"text": tf.constant(lines, tf.string)}
+    def _columns(self, kind, lines, numbers, repeats):
+        """Returns the inputs of a request for lines, {name: tensor [lines · repeats]}."""
+        columns = {"text": tf.repeat(tf.constant(lines, tf.string), repeats)}
+        if self.terms:
+            rows = Terms.read(self.terms).rows(np.array(lines, object))
+            columns["terms"] = tf.constant(rows, tf.string)
+        if kind.is_drawn:
+            drawn, shape = self.sampling, [len(lines) * repeats]
+            columns["seed"] = tf.constant(_seeds(drawn.seed, numbers, repeats), tf.int32)
+            columns["temperature"] = tf.fill(shape, drawn.temperature)
+            columns["top_k"] = tf.fill(shape, drawn.top_k or 0)
+            columns["top_p"] = tf.fill(shape, drawn.top_p or 1.0)
+        return columns
 
     def lines(self, row, number, asked):
         """Returns the lines of output of one line of input, a list of str.
@@ -112,6 +143,8 @@ class Search:
             number: number of the line, from 1.
             asked: `LinePredictor`.
         """
+        if self.keeps_line_ends:
+            return [text for text, _ in row]
         row = without_repeats(row) if asked.unique else row
         row = row[:1] + [result for result in row[1:] if result[1] > -math.inf]  # those found
         prefix = f"{number}\t" if asked.n_best > 1 else ""
@@ -121,152 +154,10 @@ class Search:
         ]
 
 
-@dataclasses.dataclass(frozen=True)
-class _WithTerms(Search):
-    """Adds the terms of a file, see `Terms.read`, to the class that follows it as a base."""
-
-    path: str
-
-    @property
-    def files(self):
-        return (self.path,)
-
-    def check(self, asked):
-        super().check(asked)
-        Terms.read(self.path)
-
-    def of_predictor(self, predictor, n, languages):
-        _require_translator(predictor, "--terms")
-        arguments = languages | {"terms": Terms.read(self.path)}
-        return super().of_predictor(predictor, n, arguments)
-
-    def of_signature(self, answer, outputs, n):
-        terms = Terms.read(self.path)
-
-        def answer_with_terms(text):
-            rows = terms.rows(text.numpy())
-            return answer(text=text, terms=tf.constant(rows, tf.string))
-
-        return super().of_signature(answer_with_terms, outputs, n)
-
-
-@dataclasses.dataclass(frozen=True)
-class TermSearch(_WithTerms):
-    """The best translations that contain the terms of a file."""
-
-    export_signature = "terms"
-
-    def check_export(self, n_best):
-        if n_best > 1:
-            raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
-
-
-@dataclasses.dataclass(frozen=True)
-class Documents(Search):
-    """The translation of each line as a text of any number of sentences."""
-
-    keeps_line_ends = True
-    export_signature = "document"
-
-    def check(self, asked):
-        if asked.n_best > 1 or asked.scores or asked.unique:
-            raise InputError(
-                "--document gives one translation without a score: leave out --n_best, --scores "
-                "and --unique."
-            )
-
-    def of_predictor(self, predictor, n, languages):
-        _require_translator(predictor, "--document")
-        predictor.check_documents()
-        return lambda lines, numbers: [[text] for text in predictor.documents(lines, **languages)]
-
-    def of_signature(self, answer, outputs, n):
-        def results(lines, numbers):
-            del numbers
-            found = answer(**self.columns(lines))["translation"].numpy()
-            return [[as_str(text)] for text in found]
-
-        return results
-
-    def lines(self, row, number, asked):
-        return row
-
-
-@dataclasses.dataclass(frozen=True)
-class TermDocuments(_WithTerms, Documents):
-    """The translation of each line as a document, with the terms of a file."""
-
-    export_signature = "document_terms"
-
-
-@dataclasses.dataclass(frozen=True)
-class Sampling(Search):
-    """Draws translations, with the arguments of `Translator.sample`.
-
-    A line's samples depend only on the seed and its number, not on other lines.
-    """
-
-    seed: int = 0
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-
-    export_signature = "sample"
-
-    def check(self, asked):
-        super().check(asked)
-        beam_size = asked.decoding.get("beam_size")
-        if beam_size is not None:
-            raise InputError(
-                f"--beam_size={beam_size} is for a search, not for --sample: leave one of them out."
-            )
-
-    def of_predictor(self, predictor, n, languages):
-        if "sample" not in predictor.requests:
-            raise InputError(
-                f"--sample is for translation and language models, not for a "
-                f"{type(predictor).__name__}."
-            )
-        options = dataclasses.asdict(self) | languages
-
-        def results(lines, numbers):
-            seeds = self._seeds(numbers, n)
-            texts = [line for line in lines for _ in range(n)]
-            found = predictor.sample(texts, **(options | {"seed": seeds}))
-            return _rows([pair for row in found for pair in row], n)
-
-        return results
-
-    def of_signature(self, answer, outputs, n):
-        def results(lines, numbers):
-            seeds, request = self._seeds(numbers, n), signature_of("sample", outputs)
-            found = answer(
-                text=tf.repeat(tf.constant(lines, tf.string), n),
-                seed=tf.constant(seeds, tf.int32),
-                temperature=tf.fill([len(seeds)], self.temperature),
-                top_k=tf.fill([len(seeds)], self.top_k or 0),
-                top_p=tf.fill([len(seeds)], self.top_p or 1.0),
-            )
-            warn_truncated(found["truncated"][::n])
-            texts = map(as_str, found[request.answer].numpy())
-            return _rows(list(zip(texts, found[request.score].numpy(), strict=True)), n)
-
-        return results
-
-    def _seeds(self, numbers, n):
-        """Returns a seed for each of n samples of each line, a list of int."""
-        return [
-            int(np.random.SeedSequence([self.seed % 2**32, number, i]).generate_state(1)[0] >> 1)
-            for number in numbers
-            for i in range(n)
-        ]
-
-
-def _rows(items, n):
-    return [items[start : start + n] for start in range(0, len(items), n)]
-
-
-def _require_translator(predictor, flag):
-    """Raises InputError if a flag is given for a predictor that is not a `Translator`."""
-    if not isinstance(predictor, Translator):
-        raise InputError(f"{flag} is for translation, not for a {type(predictor).__name__}.")
+def _seeds(seed, numbers, n):
+    """Returns a seed for each of n samples of each line, a list of int."""
+    return [
+        int(np.random.SeedSequence([seed % 2**32, number, i]).generate_state(1)[0] >> 1)
+        for number in numbers
+        for i in range(n)
+    ]

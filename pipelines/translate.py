@@ -47,7 +47,7 @@ from tqdm import tqdm
 from pipelines import app, devices
 from pipelines.batch_inference import LinePredictor, ResumableOutput
 from pipelines.catalog_files import CatalogOutput
-from pipelines.modes import Documents, Sampling, Search, TermDocuments, TermSearch
+from pipelines.modes import Mode
 from pipelines.pretrained import define_model, workdir_of
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
@@ -225,18 +225,17 @@ def _catalog():
 
 
 def _mode(is_document):
-    """Returns the way to translate that the flags choose, see `pipelines.modes`."""
-    sampling = app.given(SAMPLING)
+    """Returns the `Mode` that the flags choose."""
+    sampling, terms = app.given(SAMPLING), TERMS.value or ""
     if SAMPLE.value:
         for flag in (DOCUMENT, TERMS):
             if flag.value:
                 raise InputError(f"--{flag.name} and --sample do not combine: give one of them.")
-        return Sampling(**sampling)
+        return Mode("sample", sampling=SamplingSettings(**sampling))
     for name, value in sampling.items():
         raise InputError(f"--{name}={value} is for --sample: give it too, or leave --{name} out.")
-    if TERMS.value:
-        return (TermDocuments if is_document else TermSearch)(TERMS.value)
-    return Documents() if is_document else Search()
+    wanted = "document" * is_document, "terms" * bool(terms)
+    return Mode("_".join(filter(None, wanted)) or "serving_default", terms)
 
 
 def _output(catalog, fingerprint):

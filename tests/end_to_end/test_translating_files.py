@@ -15,7 +15,7 @@ import t2t_keras as t2t
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
 from pipelines.catalog_files import CatalogOutput
-from pipelines.modes import Documents, Sampling, Search, TermSearch
+from pipelines.modes import Mode
 from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.catalogs import Catalog
@@ -167,7 +167,7 @@ def test_a_document_keeps_what_is_between_its_sentences(trained, tmp_path):
     found = (tmp_path / "out").read_bytes().decode()
     assert re.fullmatch(r"\ufeff\S.* \S.*\r\n\r\n  \S.* \t\n\n\u2028\S.*\r\S.*", found)
     assert [found] == t2t.load(trained).documents([content])
-    predictor = LinePredictor(str(trained), None, 2, False, 64, {}, mode=Documents())
+    predictor = LinePredictor(str(trained), None, 2, False, 64, {}, mode=Mode("document"))
     with pytest.raises(InputError, match="leave out --n_best, --scores and --unique"):
         predictor.load()
 
@@ -223,7 +223,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
     tmp_path, model, n_best, message
 ):
     (tmp_path / "terms").write_text("dog\tHund\n")
-    mode = TermSearch(str(tmp_path / "terms"))
+    mode = Mode("terms", str(tmp_path / "terms"))
     predictor = LinePredictor(*model, n_best, False, 64, {}, mode=mode)
     for call in (predictor.check, predictor.load):
         with pytest.raises(InputError, match=message):
@@ -233,14 +233,14 @@ def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
 def test_results_that_a_search_did_not_find_are_no_lines():
     asked = LinePredictor("x", None, 3, True, 64, {})
     row = [("eins", -0.5), ("", -np.inf), ("", np.float32(-np.inf))]
-    assert Search().lines(row, 7, asked) == ["7\t-0.5000\teins"]
-    assert Search().lines(row[1:], 8, asked) == ["8\t-inf\t"]  # a line has at least one
+    assert Mode().lines(row, 7, asked) == ["7\t-0.5000\teins"]
+    assert Mode().lines(row[1:], 8, asked) == ["8\t-inf\t"]  # a line has at least one
 
 
 @pytest.mark.parametrize("model", [("x", None), (None, "x")], ids=["workdir", "saved_model"])
 @pytest.mark.parametrize(("decoding", "mode", "message"), [
-    ({"protected_pattern": "S+"}, Search(), r"--protected_pattern=S\+ is for --document: give it"),
-    ({"beam_size": 8}, Sampling(), "--beam_size=8 is for a search, not for --sample: leave"),
+    ({"protected_pattern": "S+"}, Mode(), r"--protected_pattern=S\+ is for --document: give it"),
+    ({"beam_size": 8}, Mode("sample"), "--beam_size=8 is for a search, not for --sample: leave"),
 ])  # fmt: skip
 def test_a_setting_without_effect_is_refused(model, decoding, mode, message):
     predictor = LinePredictor(*model, 1, False, 64, decoding, mode=mode)

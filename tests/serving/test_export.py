@@ -13,7 +13,7 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from pipelines.batch_inference import LinePredictor
-from pipelines.modes import Documents
+from pipelines.modes import Mode
 from t2t_keras import ops
 from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
@@ -112,7 +112,7 @@ def nodes_of(path):
 
 @pytest.mark.slow
 def test_the_lines_of_a_file_are_documents_of_an_export(exported, translator):
-    outputs = LinePredictor(None, exported, 1, False, 2, {}, mode=Documents()).load()
+    outputs = LinePredictor(None, exported, 1, False, 2, {}, mode=Mode("document")).load()
     lines = [b"She knows. Der Zug?\r\n", b" \n", b"dog " * 60]
     assert [row for [row] in outputs(lines)] == translator.documents(lines)
 

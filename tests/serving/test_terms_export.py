@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.batch_inference import LinePredictor
-from pipelines.modes import TermDocuments, TermSearch
+from pipelines.modes import Mode
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 
@@ -92,9 +92,9 @@ def test_terms_hold_in_each_sentence_of_a_document(signatures, live, translator,
     assert second.decode() == translator([TEXTS[2]], terms={"train": "Mann"})[0] != live[2]
 
 
-def predictor(saved_model, tmp_path, lines, n_best=1, kind=TermSearch):
+def predictor(saved_model, tmp_path, lines, n_best=1, request="terms"):
     (tmp_path / "terms.tsv").write_text(lines, encoding="utf-8")
-    mode = kind(str(tmp_path / "terms.tsv"))
+    mode = Mode(request, str(tmp_path / "terms.tsv"))
     return LinePredictor(None, saved_model, n_best, False, 64, {}, mode=mode)
 
 
@@ -113,7 +113,7 @@ def test_translate_asks_an_export_with_terms(with_terms, live, tmp_path):
 
 def test_translate_asks_an_export_for_documents_with_terms(with_terms, live, tmp_path):
     file = "".join(f"{source}\t{target}\n" for source, target in TERMS.items())
-    outputs = predictor(with_terms, tmp_path, file, kind=TermDocuments).load()
+    outputs = predictor(with_terms, tmp_path, file, request="document_terms").load()
     lines = [f"{TEXTS[0]}  {TEXTS[2]}\n", "\n", TEXTS[1]]
     found = [*map("".join, outputs([line.encode() for line in lines]))]
     assert found == [f"{live[0]}  {live[2]}\n", "\n", live[1]]

@@ -1,5 +1,6 @@
 """Continuations of prompts, by search and by sampling, and the probability of whole texts."""
 
+import functools
 import itertools
 
 import keras
@@ -8,9 +9,10 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
-from pipelines.modes import Documents, Sampling
+from pipelines.modes import Mode
 from t2t_keras import ops
 from t2t_keras.errors import InputError
+from t2t_keras.settings import SamplingSettings
 from t2t_keras.tasks import search
 from tests.tasks import tiny
 
@@ -117,10 +119,11 @@ def test_a_bundle_and_an_export_answer_the_same(made, tmp_path):
     assert whole == found["text"].numpy().tolist()
     scores = signatures["score"](text=texts)["log_probability"]
     np.testing.assert_allclose(scores, made.score(tiny.LINES[:2]).log_probabilities, rtol=1e-5)
-    mode = Sampling(seed=3, top_k=5)
-    from_python = mode.of_predictor(made, 2, {})(tiny.LINES[:2], [1, 2])
-    answer, outputs = signatures["sample"], signatures["sample"].structured_outputs
-    from_export = mode.of_signature(answer, outputs, 2)(tiny.LINES[:2], [1, 2])
+    mode, kind = Mode("sample", sampling=SamplingSettings(seed=3, top_k=5)), made.requests["sample"]
+    from_python, from_export = (
+        mode.results(answer, kind, 2)(tiny.LINES[:2], [1, 2])
+        for answer in (functools.partial(made.run, "sample"), signatures["sample"])
+    )
     assert [[text for text, _ in row] for row in from_export] == [
         [text for text, _ in row] for row in from_python
     ]
@@ -134,8 +137,8 @@ def test_what_cannot_be_continued_is_refused_by_its_place(made):
     for call in (made, made.n_best, made.sample, made.score):
         with pytest.raises(InputError, match="texts is the string"):
             call("a prompt")
-    with pytest.raises(InputError, match="--document is for translation"):
-        Documents().of_predictor(made, 1, {})
+    with pytest.raises(InputError, match="--document is not for a TextGenerator"):
+        Mode("document").check_predictor(made, 1)
     with pytest.raises(InputError, match="without 'encode'"):
         t2t.TextGenerator(keras.Sequential(), tiny.tokenizer())
 
