@@ -20,17 +20,16 @@ import sys
 import traceback
 
 import ml_collections
-import tensorflow as tf
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from pipelines import configs, devices, help
+from pipelines import configs, help, library
 from pipelines.fields import ALWAYS, FIELDS, read_config, restored_config
 from t2t_keras.data import files
 from t2t_keras.errors import InputError
-from t2t_keras.models.ensemble import MEANS
 from t2t_keras.settings import (
     COUNT,
+    ENSEMBLE_MEANS,
     Choice,
     Range,
     Setting,
@@ -40,16 +39,6 @@ from t2t_keras.settings import (
     settings_of,
 )
 from t2t_keras.tasks.document_lines import join_lines
-from t2t_keras.training.callbacks import PREEMPTED
-from t2t_keras.training.distribution import worker_count
-
-# Errors that the remaining workers get when one of several is lost.
-_LOST_WORKER = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-)
 
 _ADVICE = dict.fromkeys(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), ": make room on the disk and start again."
@@ -83,6 +72,7 @@ def _call_get_config(path, argument):
     Raises:
         InputError: if it is no `ConfigDict`, or the file fails; it names the line.
     """
+    library.complete()  # which the file may import
     loader = importlib.machinery.SourceFileLoader("config", path)
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("config", loader))
     try:
@@ -168,7 +158,7 @@ def define_decoding(without=()):
         "ensemble_mean": flags.DEFINE_enum(
             "ensemble_mean",
             None,
-            MEANS,
+            ENSEMBLE_MEANS,
             "Values of the models that an ensemble averages; default: probabilities.",
         ),
         **{
@@ -390,6 +380,22 @@ def define_workdir(text="Folder of the run: config, vocabulary, tokens, checkpoi
     return define_path("workdir", text, "folder", allow_override=True)
 
 
+def define_model(others):
+    """Defines --model; `others` are the flags that may be given instead, str.
+
+    Returns:
+        Its `FlagHolder`. Several modules of one process may call this.
+    """
+    return flags.DEFINE_string(
+        "model",
+        None,
+        "Name of a pretrained MarianMT (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model on Hugging "
+        "Face's hub, such as Helsinki-NLP/opus-mt-en-de, which is downloaded once (extra "
+        f"`pretrained`). Give this or {others}; no default.",
+        allow_override=True,
+    )
+
+
 def run(main, gpu=True, headings=None):
     """Runs `main()` under absl; an InputError is printed as one line, with exit code 1.
 
@@ -402,6 +408,11 @@ def run(main, gpu=True, headings=None):
     def guarded(arguments):
         if arguments[1:]:
             _fail(f"unexpected argument {arguments[1]!r}: flags look like --name=value.")
+        library.complete()
+        from pipelines import devices
+
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # until here
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             devices.choose_devices(gpu)
             main()
@@ -409,18 +420,11 @@ def run(main, gpu=True, headings=None):
             _fail(error)
         except OSError as error:
             _fail(f"{error}{_ADVICE.get(error.errno, '')}")
-        except _LOST_WORKER as error:
-            if worker_count() == 1:
-                raise
-            reason = str(error).splitlines()[0]
-            _fail(
-                f"training with {worker_count()} workers broke off ({reason}): start all of them "
-                "again with the same command, and they resume from the last checkpoint.",
-                code=PREEMPTED,
-            )
+        except devices.LOST_WORKER as error:
+            _fail(*devices.lost_worker(error))
 
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of `pipelines`, during its imports
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if library.deferred:
+        _prepare_process()
     logging.set_verbosity(logging.INFO)
     if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale, and names of any bytes
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
@@ -428,6 +432,24 @@ def run(main, gpu=True, headings=None):
         app.run(guarded, flags_parser=functools.partial(_parse, headings=headings))
     except KeyboardInterrupt:
         _fail("interrupted.")
+
+
+def _prepare_process():
+    """Prepares the process of a command, before its imports take seconds.
+
+    File names and arguments are read as UTF-8 in any locale, no file gets the descriptor of a
+    closed standard stream, and Ctrl-C ends the process without a traceback.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONUTF8": "1"})
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115  None where it is closed
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _parse(arguments, headings=None):

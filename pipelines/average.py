@@ -6,15 +6,7 @@ python -m pipelines.average --workdir=runs/grammar --last=5
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
-from t2t_keras.training.checkpoint_files import (
-    average_path,
-    checkpoint_paths,
-    remove_unfinished,
-    step_of,
-)
-from t2t_keras.training.checkpoints import average_checkpoints
 
 WORKDIR = app.define_workdir()
 LAST = flags.DEFINE_integer(
@@ -23,6 +15,8 @@ LAST = flags.DEFINE_integer(
 
 
 def main():
+    from pipelines.workdir import Workdir
+
     workdir = Workdir(WORKDIR.value)
     workdir.load_config()
     with workdir.lock():
@@ -30,6 +24,14 @@ def main():
 
 
 def _average(workdir):
+    from t2t_keras.training.checkpoint_files import (
+        average_path,
+        checkpoint_paths,
+        remove_unfinished,
+        step_of,
+    )
+    from t2t_keras.training.checkpoints import average_checkpoints
+
     remove_unfinished(workdir.checkpoints)
     paths = checkpoint_paths(workdir.checkpoints)
     if len(paths) < LAST.value:

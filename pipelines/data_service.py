@@ -19,7 +19,6 @@ import ipaddress
 import signal
 import threading
 
-import tensorflow as tf
 from absl import flags, logging
 
 from pipelines import app
@@ -39,6 +38,8 @@ DISPATCHER = flags.DEFINE_string(
 
 
 def main():
+    import tensorflow as tf
+
     service = tf.data.experimental.service
     host = HOST.value or "localhost"
     local = is_loopback(host)

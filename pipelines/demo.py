@@ -11,7 +11,7 @@ import socket
 
 from absl import flags, logging
 
-from pipelines import app, devices
+from pipelines import app
 from t2t_keras.errors import InputError
 
 SAVED_MODEL = app.define_path("saved_model", "Folder of an exported SavedModel.", "folder")
@@ -32,10 +32,12 @@ LARGEST_BODY = 2**20
 
 
 def main():
-    try:
-        import waitress.server  # noqa: PLC0415
+    from pipelines import devices
 
-        from t2t_keras.serving.demo.app import ExportedTranslator, create_app  # noqa: PLC0415
+    try:
+        import waitress.server
+
+        from t2t_keras.serving.demo.app import ExportedTranslator, create_app
     except ImportError as error:
         raise InputError(
             f'{error}: install what the page needs with pip install "t2t_keras[demo]".'

@@ -1,9 +1,33 @@
-"""GPUs and CPU cores of a command."""
+"""GPUs, CPU cores and other workers of a command."""
 
 import os
 
 import tensorflow as tf
 from absl import logging
+
+from t2t_keras.training.callbacks import PREEMPTED
+from t2t_keras.training.distribution import worker_count
+
+LOST_WORKER = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+"""Errors that the remaining workers get when one of several is lost."""
+
+
+def lost_worker(error):
+    """Returns the message and exit code for one of `LOST_WORKER`; raises it with one worker."""
+    if worker_count() == 1:
+        raise error
+    reason = str(error).splitlines()[0]
+    message = (
+        f"training with {worker_count()} workers broke off ({reason}): start all of them again "
+        "with the same command, and they resume from the last checkpoint."
+    )
+    return message, PREEMPTED
+
 
 _NVIDIA = ("/proc/driver/nvidia/gpus", "/dev/nvidia0")
 

@@ -1,76 +1,17 @@
 """Several corpora in one run: the directions of `data.corpora` and their texts.
 
-`directions_of` parses the field: one `Direction` for each corpus and order of its languages.
+`directions_of` parses the field, see `corpora.py`.
 `parts_of` names the parts of a split, one for each direction, as `tokens/train/en-de`; a bilingual
 run has one part, the split itself. `DirectedCorpora` is the corpus of all parts.
 """
 
-import dataclasses
 import math
 
+from pipelines.corpora import parse
 from t2t_keras.data.language_template import advised_codes, direction_encoders
 from t2t_keras.data.streams import sampling_probabilities
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import language_codes
-
-_FORM = "PLACE:SOURCE-TARGET, or PLACE:ONE=OTHER for both directions"
-
-
-@dataclasses.dataclass(frozen=True)
-class Direction:
-    """A corpus in one direction.
-
-    Attributes:
-        name: str, such as `en-de`; `en-de.2` for a second corpus of the same languages.
-        place: str, a folder or the name of a TFDS dataset.
-        source, target: str, codes of the languages, which are endings of files or TFDS's features.
-    """
-
-    name: str
-    place: str
-    source: str
-    target: str
-
-    @property
-    def languages(self):
-        """The arguments `source_language` and `target_language` of a `Translator`, a dict."""
-        return {"source_language": self.source, "target_language": self.target}
-
-
-class Corpora:
-    """The setting `data.corpora`, checked as a `Range` is."""
-
-    def __str__(self):
-        return f"a list {_FORM}, with commas between; or empty"
-
-    def check(self, name, value):
-        """Returns the value; raises InputError if it can't be parsed."""
-        if not isinstance(value, str):
-            raise InputError(f"{name} is {value!r}: give {self}.")
-        parse(value, name)
-        return value
-
-
-def parse(text, name="data.corpora"):
-    """Returns the `Direction`s of a list of corpora, str.
-
-    Raises:
-        InputError: if it is not such a list, or names a corpus twice.
-    """
-    found = []
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        place, _, pair = item.rpartition(":")
-        separator = "=" if "=" in pair else "-"
-        codes = pair.split(separator)
-        if not place or len(codes) != 2 or not all(codes) or codes[0] == codes[1]:
-            raise InputError(f"{name} has {item!r}: give {_FORM}, such as pairs:en=de.")
-        for source, target in [codes, codes[::-1]][: 2 if separator == "=" else 1]:
-            if any((place, source, target) == (d.place, d.source, d.target) for d in found):
-                raise InputError(f"{name} has {place}:{source}-{target} twice: leave one out.")
-            number = 1 + sum((source, target) == (d.source, d.target) for d in found)
-            ending = f".{number}" if number > 1 else ""
-            found.append(Direction(f"{source}-{target}{ending}", place, source, target))
-    return found
 
 
 def directions_of(config):

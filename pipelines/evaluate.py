@@ -23,29 +23,15 @@ import tempfile
 import time
 from typing import NamedTuple
 
-import sacrebleu
 from absl import flags, logging
 from tqdm import tqdm
 
-from pipelines import app, devices
-from pipelines.directions import Direction, check_languages, directions_of, languages_of
-from pipelines.experiment import choose_split
-from pipelines.pretrained import define_model, workdir_of
-from pipelines.tasks import TextTask, make_task
-from pipelines.workdir import Workdir
+from pipelines import app
+from pipelines.corpora import Direction
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.bracketing import read_parameters
-from t2t_keras.evaluation.text import (
-    bleu_by_length,
-    compound_split_bleu,
-    further_scores,
-    make_bleu,
-    paired_bootstrap,
-)
-from t2t_keras.tasks.text_io import map_by_length
 
 WORKDIR = app.define_workdir("Folder of a run. Give this or --model; no default.")
-MODEL = define_model("--workdir")
+MODEL = app.define_model("--workdir")
 SPLIT = flags.DEFINE_string(
     "split", "test", "Split of the run's corpus: train, validation, test, or another of its names."
 )
@@ -58,10 +44,9 @@ REFERENCE = app.define_path(
     "parsing the trees, without --source; default: those of --split.",
     several=True,
 )
-TOKENIZE = flags.DEFINE_enum(
+TOKENIZE = flags.DEFINE_string(
     "tokenize",
     None,
-    sorted(sacrebleu.BLEU.TOKENIZERS),
     "sacreBLEU's tokenization; none: the text is tokenized already; default: by the target "
     "language: zh, ja-mecab, ko-mecab, char, and 13a for most.",
 )
@@ -126,12 +111,22 @@ _OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
 
 
 def main():
+    from pipelines import devices
+    from pipelines.directions import check_languages, languages_of
+    from pipelines.pretrained import workdir_of
+    from pipelines.tasks import TextTask, make_task
+    from pipelines.workdir import Workdir
+    from t2t_keras.evaluation.bracketing import read_parameters
+    from t2t_keras.evaluation.text import make_bleu
+
     if SOURCE.value and not REFERENCE.value:
         raise InputError("give both --source and --reference, or neither.")
     if MODEL.value and not (SOURCE.value or flags.FLAGS["config.data.folder"].present):
         raise InputError("--model comes without a corpus: also give --source and --reference.")
     if REFERENCE.value and flags.FLAGS["split"].present:
         raise InputError("give either --split or --source and --reference.")
+    if TOKENIZE.value is not None:
+        make_bleu(TOKENIZE.value)  # or an error
     started = time.monotonic()
     parallel_batches = devices.limit_threads_per_batch(PARALLEL_BATCHES.value)  # first
     workdir = Workdir(workdir_of(WORKDIR.value, MODEL.value))
@@ -187,6 +182,8 @@ def _summary(parts, results):
 
 def _score(task, part, predict, tokenize, baseline, parallel_batches, parameters):
     """Returns the scores of one part, a JSON-able dict."""
+    from t2t_keras.tasks.text_io import map_by_length
+
     inputs, references = part.inputs, part.references
     results = map_by_length(
         predict, inputs, BATCH_SIZE.value, num_parallel_batches=parallel_batches
@@ -214,6 +211,8 @@ def _score(task, part, predict, tokenize, baseline, parallel_batches, parameters
 
 def _read_examples(task):
     """Returns the texts to score, a list of `_Examples`."""
+    from pipelines.experiment import choose_split
+
     directions = _directions(task)
     if REFERENCE.value:
         scored = {"source": SOURCE.value or "", "reference": ",".join(REFERENCE.value)}
@@ -255,6 +254,8 @@ def _read_examples(task):
 
 def _directions(task):
     """Returns the `Direction`s to score, by the flags or all; [None] for a run of one corpus."""
+    from pipelines.directions import directions_of
+
     trained, given = directions_of(task.config), app.language_pair(LANGUAGES)
     if not given:
         return trained or [None]
@@ -272,6 +273,8 @@ def _directions(task):
 
 def _direction_record(task, direction):
     """Returns a dict to print: a direction's name, and whether it is zero-shot."""
+    from pipelines.directions import directions_of
+
     if direction is None:
         return {}
     trained = directions_of(task.config)
@@ -308,6 +311,8 @@ def _tokenizer(task, direction):
     Raises:
         InputError: if a score can't be computed here, before anything is translated.
     """
+    from t2t_keras.evaluation.text import compound_split_bleu, make_bleu
+
     if task.metric != "bleu":
         return None
     usual = task.bleu_tokenizer(direction and direction.target)
@@ -325,6 +330,13 @@ def _tokenizer(task, direction):
 
 def _extra_scores(sources, translations, references, baseline, tokenize, language):
     """Returns chrF++, TER and the scores that flags ask for, a dict."""
+    from t2t_keras.evaluation.text import (
+        bleu_by_length,
+        compound_split_bleu,
+        further_scores,
+        paired_bootstrap,
+    )
+
     result = further_scores(translations, references, tokenize, LOWERCASE.value)
     if baseline is not None:
         comparison = paired_bootstrap(translations, baseline, references, tokenize, LOWERCASE.value)

@@ -11,27 +11,19 @@ import os
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.directions import directions_of
-from pipelines.pretrained import define_model, workdir_of
-from pipelines.workdir import Workdir
-from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError, require_whole_number
-from t2t_keras.serving import export_saved_model, next_version
-from t2t_keras.serving.export import EXPORT_DEVICES
-from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
-from t2t_keras.serving.stored_weights import PRECISIONS
-from t2t_keras.tasks.shortlist import Shortlist
+from t2t_keras.settings import EXPORT_DEVICES, PRECISIONS
 
 WORKDIR = app.define_workdir("Folder of a run. Give this or --model; no default.")
-MODEL = define_model("--workdir")
+MODEL = app.define_model("--workdir")
 OUTPUT = app.define_path(
     "output", "The model's folder; the export becomes its next numbered version.", "folder"
 )
 SIGNATURES_WANTED = flags.DEFINE_list(
     "signatures",
     None,
-    f"Signatures to export, out of {','.join(SIGNATURES | ON_REQUEST)}; default: all that the task "
-    f"has except {','.join(ON_REQUEST)}.",
+    "Signatures to export, such as serving_default,n_best (t2t_keras/serving/README.md lists all); "
+    "default: those that an export has without being asked.",
 )
 PRECISION = flags.DEFINE_enum(
     "precision",
@@ -70,6 +62,10 @@ DECODING = app.define_decoding()
 
 
 def main():
+    from pipelines.pretrained import workdir_of
+    from pipelines.workdir import Workdir
+    from t2t_keras.serving import export_saved_model, next_version
+
     # TensorFlow's own allocator keeps what is freed, and the verification loads a second model.
     os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
     if SHORTLIST.value is not None:
@@ -97,6 +93,10 @@ def main():
 
 def _shortlist(workdir, translator, k):
     """Returns the run's `Shortlist`, learned if its folder has none of this vocabulary."""
+    from pipelines.directions import directions_of
+    from t2t_keras.data.shards import open_shards
+    from t2t_keras.tasks.shortlist import Shortlist
+
     if directions_of(workdir.load_config()):
         raise InputError("--shortlist is for one corpus, and this run has several: leave it out.")
     path = os.path.join(workdir.path, f"shortlist_{k}.npz")

@@ -9,8 +9,6 @@ and output of the folder, and for how CTranslate2's search differs from ours.
 from absl import logging
 
 from pipelines import app
-from pipelines.workdir import Workdir
-from t2t_keras.serving.ctranslate2 import export_ctranslate2
 
 WORKDIR = app.define_workdir()
 OUTPUT = app.define_path(
@@ -20,6 +18,9 @@ CHECKPOINT = app.define_checkpoint()
 
 
 def main():
+    from pipelines.workdir import Workdir
+    from t2t_keras.serving.ctranslate2 import export_ctranslate2
+
     workdir = Workdir(WORKDIR.value)
     if workdir.load_config().knn.k:
         logging.warning("CTranslate2 has no kNN-MT: the model is converted alone")

@@ -13,13 +13,12 @@ from typing import NamedTuple
 import ml_collections
 from ml_collections import config_dict
 
-from pipelines.directions import Corpora, parse
+from pipelines.corpora import Corpora, parse
 from t2t_keras.data.files import read_json
-from t2t_keras.data.placeholders import MAX_PLACEHOLDERS
 from t2t_keras.errors import InputError
-from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.settings import (
+    MAX_PLACEHOLDERS,
     Choice,
     KNNSettings,
     Range,
@@ -194,7 +193,9 @@ class Classes:
 class Head:
     """Fields of config.model for the classifier's head; the others are the encoder's."""
 
-    pooling: str = setting("mean", Choice(POOLINGS), "How positions become one vector.")
+    pooling: str = setting(
+        "mean", Choice(("mean", "max", "first", "attention")), "How positions become one vector."
+    )
     head_dropout: float = setting(0.1, _RATE, "Dropout rate of the pooled vector; 0: none.")
     word_dropout: float = setting(0.0, _RATE, "Fraction of words dropped in training; 0: none.")
 

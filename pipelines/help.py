@@ -1,14 +1,6 @@
-"""--help of a command, without TensorFlow, whose import takes most of a command's start.
+"""The text of --help of a command."""
 
-The flags take names and ranges from modules that define layers and models. If a command only shows
-its help, `import_stand_ins` replaces the packages that these modules import.
-"""
-
-import importlib.abc
-import importlib.machinery
-import os
 import sys
-import types
 
 from absl import flags
 
@@ -16,68 +8,11 @@ REQUIRED = "Required. "
 """How the help of a required flag begins."""
 
 _ASKING = {"--help", "-help", "--helpshort", "-helpshort", "-?", "-h"}
-_PACKAGES = {"tensorflow", "tensorflow_text", "tensorflow_datasets", "keras", "matplotlib", "numpy"}
-
-
-def is_command():
-    """Returns whether this process is starting as a command: python -m pipelines.…, or t2t-…."""
-    return sys.argv[0] == "-m" or os.path.basename(sys.argv[0]).startswith("t2t-")
 
 
 def is_asked(arguments):
     """Returns whether a command's arguments, a list of str, ask for its help."""
     return any(argument in _ASKING for argument in arguments[1:])
-
-
-def import_stand_ins():
-    """Replaces the packages that --help does not need by empty ones.
-
-    Returns:
-        Whether it did: only in a command that is asked for its help.
-    """
-    if is_command() and is_asked(sys.argv):
-        sys.meta_path.insert(0, _Finder())
-        return True
-    return False
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, fullname, path, target=None):
-        if fullname.partition(".")[0] in _PACKAGES:
-            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-        return None
-
-    def create_module(self, spec):
-        return _StandIn(spec.name)
-
-    def exec_module(self, module):
-        pass
-
-
-class _StandIn(types.ModuleType):
-    """A package and everything in it: a base class, a function, a decorator."""
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __call__(self, *args, **kwargs):
-        decorates = len(args) == 1 and isinstance(args[0], type | types.FunctionType)
-        return args[0] if decorates else self
-
-    def __mro_entries__(self, bases):
-        return ()
-
-    def __eq__(self, other):
-        return isinstance(other, str) or self is other  # a check of Keras's backend passes
-
-    __hash__ = object.__hash__
-
-    def _itself(self, *_):
-        return self
-
-    __or__ = __ror__ = __getitem__ = __neg__ = __mul__ = __rmul__ = __truediv__ = _itself
 
 
 def text(headings=None):

@@ -18,18 +18,8 @@ import os
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.pretrained import define_model, make_config
-from pipelines.workdir import Workdir
-from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.errors import InputError
-from t2t_keras.interop import hub
-from t2t_keras.interop.m2m100_tokenizer import TEMPLATES
-from t2t_keras.interop.pretrained import load_pretrained, write_pretrained
-from t2t_keras.serving.export import new_version
-from t2t_keras.tasks.bundles import DESCRIPTION_FILE
-from t2t_keras.tasks.loading import load
-from t2t_keras.tasks.translation import Translator
-from t2t_keras.tasks.vocabulary_change import change_vocabulary
+from t2t_keras.settings import LANGUAGE_TEMPLATES
 
 FROM = app.define_path(
     "from",
@@ -37,7 +27,7 @@ FROM = app.define_path(
     "or --model; no default.",
     "folder",
 )
-MODEL = define_model("--from")
+MODEL = app.define_model("--from")
 WORKDIR = app.define_workdir("Folder of a run, which the command makes: new or empty.")
 SOURCE_SPM = app.define_path(
     "source_spm",
@@ -50,7 +40,7 @@ TARGET_SPM = app.define_path(
 TEMPLATE = flags.DEFINE_enum(
     "template",
     None,
-    [*TEMPLATES],
+    LANGUAGE_TEMPLATES,
     "Where language tokens stand. m2m100: the source's before the source, the target's as first "
     "token of the target; small100: the target's before the source. Default: what the folder's "
     "tokenizer says, else m2m100.",
@@ -74,6 +64,11 @@ def import_model(translator, path):
     Raises:
         InputError: if the folder is not empty.
     """
+    from pipelines.pretrained import make_config
+    from pipelines.workdir import Workdir
+    from t2t_keras.interop.pretrained import write_pretrained
+    from t2t_keras.serving.export import new_version
+
     _require_free(path)
     with new_version(path) as folder:
         Workdir(folder).save_config(make_config(translator))
@@ -86,6 +81,14 @@ def _require_free(path):
 
 
 def main():
+    from t2t_keras.data.tokenizers import load_tokenizer
+    from t2t_keras.interop.hub import converted
+    from t2t_keras.interop.pretrained import load_pretrained
+    from t2t_keras.tasks.bundles import DESCRIPTION_FILE
+    from t2t_keras.tasks.loading import load
+    from t2t_keras.tasks.translation import Translator
+    from t2t_keras.tasks.vocabulary_change import change_vocabulary
+
     if bool(FROM.value) == bool(MODEL.value):
         raise InputError("give either --from or --model.")
     _require_free(WORKDIR.value)  # before a download
@@ -94,7 +97,7 @@ def main():
         for flag in (SOURCE_SPM, TARGET_SPM, TEMPLATE):
             if flag.value:
                 raise InputError(f"--{flag.name} is for a folder of --from: leave it out.")
-        translator = load(hub.converted(MODEL.value) if MODEL.value else FROM.value)
+        translator = load(converted(MODEL.value) if MODEL.value else FROM.value)
     else:
         translator = load_pretrained(FROM.value, SOURCE_SPM.value, TARGET_SPM.value, TEMPLATE.value)
     if VOCABULARY.value:

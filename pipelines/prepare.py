@@ -9,8 +9,7 @@ corpus must then be on a file system that all workers share.
 
 from absl import logging
 
-from pipelines import app, experiment
-from pipelines.workdir import Workdir
+from pipelines import app
 
 CONFIG = app.define_config()
 WORKDIR = app.define_workdir()
@@ -19,11 +18,14 @@ APACHE_BEAM = app.define("apache_beam")
 
 
 def main():
+    from pipelines import experiment
+    from pipelines.workdir import Workdir
+
     task = experiment.check(CONFIG.value)
     workdir = Workdir(WORKDIR.value)
     write = None
     if APACHE_BEAM.value is not None:
-        from pipelines import apache_beam  # noqa: PLC0415  an extra
+        from pipelines import apache_beam
 
         write = apache_beam.split_writer(APACHE_BEAM.value)
     with workdir.lock():

@@ -1,4 +1,4 @@
-"""Pretrained models as workdirs: the flag --model, and the config with which fine-tuning begins.
+"""Pretrained models as workdirs: --model, and the config with which fine-tuning begins.
 
 Start with `workdir_of`.
 """
@@ -6,31 +6,11 @@ Start with `workdir_of`.
 import dataclasses
 import os
 
-from absl import flags
-
 from pipelines.configs import wmt14_en_de_base
 from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.interop import hub
 from t2t_keras.tasks.loading import load
-
-flags.disclaim_key_flags()  # --help of a command lists the flag that it defines by this module
-
-
-def define_model(others):
-    """Defines --model; `others` are the flags that may be given instead, str.
-
-    Returns:
-        Its `FlagHolder`. Several modules of one process may call this.
-    """
-    return flags.DEFINE_string(
-        "model",
-        None,
-        "Name of a pretrained MarianMT (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model on Hugging "
-        "Face's hub, such as Helsinki-NLP/opus-mt-en-de, which is downloaded once (extra "
-        f"`pretrained`). Give this or {others}; no default.",
-        allow_override=True,
-    )
 
 
 def workdir_of(workdir, model):

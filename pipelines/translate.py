@@ -44,11 +44,7 @@ import sys
 from absl import flags
 from tqdm import tqdm
 
-from pipelines import app, devices
-from pipelines.batch_inference import LinePredictor, ResumableOutput
-from pipelines.catalog_files import CatalogOutput
-from pipelines.modes import Mode
-from pipelines.pretrained import define_model, workdir_of
+from pipelines import app
 from t2t_keras.data.files import is_stream, output_path
 from t2t_keras.errors import InputError
 from t2t_keras.settings import BEAMS, SamplingSettings, Setting, settings_of
@@ -66,7 +62,7 @@ INPUT = app.define_path(
     "input", "Text file, a sentence a line, plain or .gz; default: standard input."
 )
 OUTPUT = app.define_path("output", "File to write; default: standard output.", "output")
-MODEL = define_model("--workdir or --saved_model")
+MODEL = app.define_model("--workdir or --saved_model")
 N_BEST = app.define_setting(
     "n_best", Setting(1, BEAMS, "Translations of each line, the best first.")
 )
@@ -136,6 +132,9 @@ HEADINGS = {
 
 
 def main():
+    from pipelines import devices
+    from pipelines.batch_inference import LinePredictor
+
     app.check_output(OUTPUT.value)
     app.check_input(INPUT.value, ERRORS.value)
     if MODEL.value and (WORKDIR.value or SAVED_MODEL.value):
@@ -163,7 +162,7 @@ def main():
                 "Apache Beam's workers know neither --parallel_batches nor --line_buffered: leave "
                 "them out with --apache_beam."
             )
-        from pipelines import apache_beam  # noqa: PLC0415  an extra
+        from pipelines import apache_beam
 
         apache_beam.write_outputs(
             _downloaded(predictor), INPUT.value, OUTPUT.value, APACHE_BEAM.value
@@ -199,6 +198,8 @@ def main():
 
 def _downloaded(predictor):
     """Returns the `LinePredictor` with the workdir of --model, if it is given."""
+    from pipelines.pretrained import workdir_of
+
     if not MODEL.value:
         return predictor
     return dataclasses.replace(predictor, workdir=workdir_of(None, MODEL.value))
@@ -226,6 +227,8 @@ def _catalog():
 
 def _mode(is_document):
     """Returns the `Mode` that the flags choose."""
+    from pipelines.modes import Mode
+
     sampling, terms = app.given(SAMPLING), TERMS.value or ""
     if SAMPLE.value:
         for flag in (DOCUMENT, TERMS):
@@ -240,6 +243,9 @@ def _mode(is_document):
 
 def _output(catalog, fingerprint):
     """Returns the file of output, a `ResumableOutput`."""
+    from pipelines.batch_inference import ResumableOutput
+    from pipelines.catalog_files import CatalogOutput
+
     if catalog is None:
         return ResumableOutput(OUTPUT.value, fingerprint)
     return CatalogOutput(OUTPUT.value, fingerprint, catalog, FUZZY.value is not False)

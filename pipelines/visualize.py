@@ -15,25 +15,11 @@ and target word, counted from 0), into alignment.txt.
 import json
 import os
 
-import numpy as np
 from absl import flags, logging
 
 from pipelines import app
-from pipelines.directions import Direction, check_languages
-from pipelines.experiment import choose_split
-from pipelines.tasks import make_task
-from pipelines.workdir import Workdir
-from t2t_keras.analysis import plots
-from t2t_keras.analysis.attention import (
-    align_texts,
-    head_statistics,
-    pharaoh,
-    readable,
-    sentence_attention,
-)
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
-from t2t_keras.serving.demo.attention_page import attention_page
 
 WORKDIR = app.define_workdir()
 OUTPUT = app.define_path("output", "Folder for the pictures, tables and the page.", "folder")
@@ -71,6 +57,12 @@ override_data = app.define_data_fields()
 
 
 def main():
+    from pipelines.corpora import Direction
+    from pipelines.directions import check_languages
+    from pipelines.experiment import choose_split
+    from pipelines.tasks import make_task
+    from pipelines.workdir import Workdir
+
     if not (SENTENCE.value or SPLIT.value or SOURCE.value or REFERENCE.value):
         raise InputError("nothing to show: give --sentence, --split, or --source and --reference.")
     workdir = Workdir(WORKDIR.value)
@@ -126,6 +118,10 @@ def show_sentence(translator, name, sentence, translation, folder):
         translation: str.
         folder: folder of the pictures and the page.
     """
+    from t2t_keras.analysis import plots
+    from t2t_keras.analysis.attention import sentence_attention
+    from t2t_keras.serving.demo.attention_page import attention_page
+
     found = sentence_attention(translator, sentence, translation, **app.given(LANGUAGES))
     layer = _layer(found.encoder)
     query = _query(found.encoder, layer)
@@ -156,6 +152,11 @@ def show_sentence(translator, name, sentence, translation, folder):
 
 def show_heads(translator, sources, references, folder):
     """Measures each head over pairs of sentences; writes a picture and JSON."""
+    import numpy as np
+
+    from t2t_keras.analysis import plots
+    from t2t_keras.analysis.attention import head_statistics
+
     statistics = head_statistics(translator, sources, references, **app.given(LANGUAGES))
     plots.save_figure(plots.draw_statistics(statistics), os.path.join(folder, "heads.png"))
     figures = {
@@ -169,6 +170,8 @@ def show_heads(translator, sources, references, folder):
 
 def show_alignment(translator, sources, targets, folder):
     """Aligns pairs word by word into alignment.txt, a line for each; checks --align_layer."""
+    from t2t_keras.analysis.attention import align_texts, pharaoh
+
     layers = translator.model.config.num_decoder_layers
     layer = ALIGN_LAYER.value or layers
     if layer > layers:
@@ -193,6 +196,9 @@ def _layer(attention):
 
 def _query(attention, layer):
     """Returns the index of the token in figures 3 and 4."""
+    from t2t_keras.analysis import plots
+    from t2t_keras.analysis.attention import readable
+
     if not WORD.value:
         return plots.clearest_query(attention, layer)
     shown = [readable(piece) for piece in attention.queries]

@@ -4,6 +4,7 @@
 a dataclass from one of them, as in `TransformerConfig`, and `settings_of` reads it. `Settings` is
 the base of a predictor's settings. The dataclasses at the end are those of all searches, of
 samples and of kNN-MT: constructors, configs and flags are made of them and check values by them.
+This module imports no TensorFlow, Keras or NumPy, so that the flags of a command need none.
 """
 
 import dataclasses
@@ -211,6 +212,13 @@ class Settings:
                 )
         return {name: fields[name].allowed.check(prefix + name, x) for name, x in values.items()}
 
+
+ENSEMBLE_MEANS = ("probabilities", "log_probabilities")
+PRECISIONS = ("float32", "bfloat16", "int8")
+EXPORT_DEVICES = ("cpu", "gpu")
+LANGUAGE_TEMPLATES = ("m2m100", "small100")
+MAX_PLACEHOLDERS = 63
+"""The marks U+E001 to U+E03F have the same first two bytes."""
 
 BEAMS = Range(1, 4_096, whole=True)
 COUNT = Range(1, 1_000_000, whole=True)

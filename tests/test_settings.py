@@ -8,11 +8,16 @@ import tensorflow as tf
 from absl import flags
 
 from pipelines.app import define_setting
+from pipelines.fields import FIELDS
 from t2t_keras.decoding import beam_search, sample
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
+from t2t_keras.interop.m2m100_tokenizer import TEMPLATES
+from t2t_keras.layers import variants
+from t2t_keras.layers.pooling import POOLINGS
 from t2t_keras.models.knn import KNNTransformer
 from t2t_keras.settings import (
+    LANGUAGE_TEMPLATES,
     Choice,
     KNNSettings,
     Range,
@@ -80,6 +85,18 @@ def test_allowed_values(allowed, words, inside, outside):
     for value in outside:
         with pytest.raises(InputError, match=r"^x is .*: give "):
             allowed.check("x", value)
+
+
+@pytest.mark.parametrize(("kind", "table"), [
+    ("attention_score", variants.ATTENTION_SCORES),
+    ("attention_weights", variants.ATTENTION_WEIGHTS),
+    ("feed_forward", variants.FEED_FORWARDS), ("norm", variants.NORMS),
+    ("position_embedding", variants.POSITION_EMBEDDINGS), ("pooling", POOLINGS),
+])  # fmt: skip
+def test_a_setting_names_all_variants_of_its_table(kind, table):
+    """The names stand where no TensorFlow is imported, the classes elsewhere."""
+    assert FIELDS["classification"]["model"][kind].allowed.names == tuple(table)
+    assert tuple(TEMPLATES) == LANGUAGE_TEMPLATES
 
 
 @pytest.mark.parametrize("make", [tiny.translator, make_parser], ids=["translator", "parser"])

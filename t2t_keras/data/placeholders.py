@@ -21,10 +21,8 @@ import tensorflow as tf
 from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenOffsets
 from t2t_keras.data.corpora import stream_pairs
 from t2t_keras.data.ragged import keep_where
+from t2t_keras.settings import MAX_PLACEHOLDERS
 from t2t_keras.types import Corpus, Texts
-
-MAX_PLACEHOLDERS = 63
-"""The marks U+E001 to U+E03F have the same first two bytes."""
 
 _FIRST_BYTE, _LEAD, _SECOND = BOS_ID + 1, 0xEE, 0x80
 _MARKS = re.compile(f"[\ue001-{chr(0xE000 + MAX_PLACEHOLDERS)}]")

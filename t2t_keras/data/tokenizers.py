@@ -15,14 +15,14 @@ import tensorflow_text as tf_text
 from t2t_keras.data.base_tokenizer import DESCRIPTION_FILE, Tokenizer, is_blank
 from t2t_keras.data.files import local_path, read_json
 from t2t_keras.data.language_template import LanguageTemplate
-from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, without_marks
+from t2t_keras.data.placeholders import without_marks
 from t2t_keras.data.sentence_piece import SentencePieceTokenizer
 from t2t_keras.data.texts import as_strings, iterate
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.data.vocabulary_tokenizer import VocabularyTokenizer
 from t2t_keras.data.word_piece import WordPieceTokenizer
 from t2t_keras.errors import InputError, require_whole_number
-from t2t_keras.settings import Range
+from t2t_keras.settings import MAX_PLACEHOLDERS, Range
 from t2t_keras.types import StrPath, Texts
 
 MAX_TRAINING_LINES = 4_000_000

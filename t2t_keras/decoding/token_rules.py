@@ -148,3 +148,15 @@ class _RuledState(NamedTuple):
     inner: Any  # the model's state
     read: tf.Tensor  # int32 [batch, beams, length], the begin and the tokens of each hypothesis
     prefix_ids: tf.Tensor  # int32 [batch, prefix]
+
+
+def rules_of(settings, eos_id):
+    """Returns the rules of a search's settings, a list for `RuledModel`; eos_id: int, the end."""
+    given, rules = vars(settings), []
+    if given.get("repetition_penalty", 1) != 1:
+        rules.append(RepetitionPenalty(settings.repetition_penalty))
+    if given.get("no_repeat_ngram_size"):
+        rules.append(NoRepeatedNgrams(settings.no_repeat_ngram_size))
+    if given.get("min_target_length"):
+        rules.append(MinLength(settings.min_target_length, eos_id))
+    return rules

@@ -5,7 +5,6 @@ import math
 from dataclasses import MISSING
 
 from t2t_keras.errors import InputError
-from t2t_keras.layers import variants
 from t2t_keras.settings import Choice, Range, Switch, documented, setting, settings_of
 
 _COUNT = Range(1, math.inf, whole=True)
@@ -72,7 +71,7 @@ class TransformerConfig:
     )
     position_embedding: str = setting(
         "sinusoidal",
-        Choice(variants.POSITION_EMBEDDINGS),
+        Choice(("sinusoidal", "learned", "rotary", "relative", "fairseq_sinusoidal")),
         '"sinusoidal" (section 3.5), "learned" (Table 3, row E) or "fairseq_sinusoidal" (M2M-100, '
         'NLLB), added to the embedded tokens; "rotary" (Su et al. 2021) or "relative" (Shaw et al. '
         "2018), in self-attention.",
@@ -82,18 +81,18 @@ class TransformerConfig:
         16, _COUNT, "Longest distance of relative positions that has vectors of its own."
     )
     norm: str = setting(
-        "post", Choice(variants.NORMS), '"post"-norm (section 3.1) or "pre" (Xiong et al. 2020).'
+        "post", Choice(("post", "pre")), '"post"-norm (section 3.1) or "pre" (Xiong et al. 2020).'
     )
     norm_epsilon: float = setting(1e-6, _POSITIVE, "Added to the variance in layer norms.")
     attention_score: str = setting(
         "scaled_dot_product",
-        Choice(variants.ATTENTION_SCORES),
+        Choice(("scaled_dot_product", "dot_product", "additive")),
         '"scaled_dot_product" (section 3.2.1), "dot_product" (unscaled) or "additive" (Bahdanau et '
         "al. 2015), in all attention.",
     )
     attention_weights: str = setting(
         "softmax",
-        Choice(variants.ATTENTION_WEIGHTS),
+        Choice(("softmax", "hard")),
         '"softmax" (section 3.2.1), or "hard", one key for each query.',
     )
     attention_temperature: float = setting(
@@ -109,12 +108,12 @@ class TransformerConfig:
     )
     feed_forward: str = setting(
         "dense",
-        Choice(variants.FEED_FORWARDS),
+        Choice(("dense", "convolution")),
         '"dense" or "convolution", two of kernel size 1 (section 3.3); the function is the same.',
     )
     activation: str = setting(
         "relu",
-        Choice(variants.ACTIVATIONS),
+        Choice(("relu", "gelu", "silu")),
         '"relu" (section 3.3), "gelu" or "silu", of the feed-forward networks.',
     )
     attention_bias: bool = setting(

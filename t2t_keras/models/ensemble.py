@@ -12,8 +12,8 @@ from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.search_steps import FixedSettings, require_own_steps
+from t2t_keras.settings import ENSEMBLE_MEANS
 
-MEANS = ("probabilities", "log_probabilities")
 _OF_MEMBERS = "config", "input_signature", "encode", "initial_state", "step", "reorder"
 
 
@@ -54,8 +54,8 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         members = list(members)
         if not members:
             raise InputError("an ensemble has no members: give a list of at least one model.")
-        if mean not in MEANS:
-            raise InputError(f"mean is {mean!r}: give {' or '.join(MEANS)}.")
+        if mean not in ENSEMBLE_MEANS:
+            raise InputError(f"mean is {mean!r}: give {' or '.join(ENSEMBLE_MEANS)}.")
         for number, member in enumerate(members, start=1):
             _check_member(members[0], member, number)
         super().__init__(dtype=members[0].dtype_policy, **kwargs)

@@ -48,6 +48,7 @@ from t2t_keras.serving.verification import (
     measure_distance,
     sample_requests,
 )
+from t2t_keras.settings import EXPORT_DEVICES
 from t2t_keras.tasks.requests import sample_lines
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.training.checkpoint_files import reason_of
@@ -311,8 +312,6 @@ def _check_free(directory):
 
 
 # Text files in an export and beside it ------------------------------------------------------------
-
-EXPORT_DEVICES = ("cpu", "gpu")
 
 RECORD_FILE = os.path.join("assets.extra", "export.json")
 """How an export was made; model servers ignore it."""

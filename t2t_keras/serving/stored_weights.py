@@ -21,8 +21,7 @@ from t2t_keras.graphs import graph_function
 from t2t_keras.layers.basic import Linear
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.ops import int8
-
-PRECISIONS = ("float32", "bfloat16", "int8")
+from t2t_keras.settings import PRECISIONS
 
 
 class LoadTimeVariable(tf.saved_model.experimental.TrackableResource):

@@ -17,9 +17,6 @@ import tensorflow as tf
 from t2t_keras.data.tree_tokenizer import TreeTokenizer
 from t2t_keras.decoding.hypotheses import NEG_INF, gather_beams
 
-MIN_EXTRA_TOKENS = 3
-"""Minimum tokens of a tree in addition to its words: the two ends of a bracket, and the end."""
-
 
 class ParserState(NamedTuple):
     """The automaton's state of each hypothesis."""
@@ -71,7 +68,7 @@ class BracketAutomaton:
             `free_tags`, -1 for any tag.
         free_tags: bool [target_size + 1].
         max_lengths: int32 [batch], maximum tokens of each tree, including the end; at least one
-            token for each word (two with echoes) and `MIN_EXTRA_TOKENS`.
+            token for each word (two with echoes) and `search_settings.MIN_EXTRA_TOKENS`.
         max_depth: int, maximum number of open brackets.
         max_opened: int, maximum number of brackets opened in a row.
     """

@@ -18,13 +18,12 @@ from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import error_warning, score_trees
 from t2t_keras.settings import documented
 from t2t_keras.tasks.parse_constraints import (
-    MIN_EXTRA_TOKENS,
     BracketAutomaton,
     ConstrainedModel,
 )
 from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
 from t2t_keras.tasks.search import SearchPredictor
-from t2t_keras.tasks.search_settings import ParserSettings
+from t2t_keras.tasks.search_settings import MIN_EXTRA_TOKENS, ParserSettings
 from t2t_keras.tasks.text_io import append_end
 
 

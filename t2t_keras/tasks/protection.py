@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, MarkedTokenizer, mark_of
+from t2t_keras.data.placeholders import MarkedTokenizer, mark_of
 from t2t_keras.data.ragged import keep_where, rows_of
 from t2t_keras.data.text_parts import (
     ends_in_row,
@@ -28,6 +28,7 @@ from t2t_keras.data.text_parts import (
     split_by_pattern,
 )
 from t2t_keras.decoding.constraints import RequiredTokens
+from t2t_keras.settings import MAX_PLACEHOLDERS
 from t2t_keras.tasks import spans
 
 SENTENCES_PER_BATCH = 8

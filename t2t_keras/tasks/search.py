@@ -12,7 +12,7 @@ from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.decoding.sampling import sample
 from t2t_keras.decoding.token_records import AttendingModel, TokenRecords
-from t2t_keras.decoding.token_rules import RuledModel
+from t2t_keras.decoding.token_rules import RuledModel, rules_of
 from t2t_keras.errors import InputError
 from t2t_keras.models.search_steps import has_room, require_own_steps, step_products
 from t2t_keras.settings import COUNT, Range, SamplingSettings, settings_of
@@ -163,7 +163,7 @@ class SearchPredictor(Predictor):
             draws: whether to draw one sample of each source.
             **options: further arguments of `beam_search` or `sample`.
         """
-        rules = self.settings.token_rules(self.tokenizer.eos_id)
+        rules = rules_of(self.settings, self.tokenizer.eos_id)
         reserved = None if constraint is None else constraint.reserved
         if rules:
             model = RuledModel(model, rules, prefix_ids, reserved)

@@ -1,12 +1,7 @@
 """The settings of searches: one frozen dataclass for a predictor, its bundle, configs and flags."""
 
 import dataclasses
-import re
 
-import tensorflow as tf
-
-from t2t_keras.decoding.token_rules import MinLength, NoRepeatedNgrams, RepetitionPenalty
-from t2t_keras.errors import InputError
 from t2t_keras.settings import (
     BEAMS,
     COUNT,
@@ -22,14 +17,9 @@ from t2t_keras.settings import (
     settings_of,
 )
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
-from t2t_keras.tasks.parse_constraints import MIN_EXTRA_TOKENS
-from t2t_keras.tasks.spans import WORD
-from t2t_keras.training.checkpoint_files import reason_of
 
-_PLAIN = ("The old man sees 2 dogs.", "Собака видит кошку.", "他们看见狗。", "رأى الرجل كلبا")
-"""Texts that no pattern may protect as a whole."""
-_PLACES = ("", "ab  \n\n.c", "\na\n", " c ")
-"""Texts with every kind of place: at ends of texts, lines and words, and not at them."""
+MIN_EXTRA_TOKENS = 3
+"""Minimum tokens of a tree in addition to its words: the two ends of a bracket, and the end."""
 
 
 class SpanPattern:
@@ -44,39 +34,10 @@ class SpanPattern:
         Raises:
             InputError: if it is not a pattern, matches the empty text, or protects all words.
         """
-        _check_pattern(name, value)
+        from t2t_keras.tasks.spans import check_pattern  # noqa: PLC0415  needs TensorFlow
+
+        check_pattern(name, value)
         return value
-
-
-def _check_pattern(name, pattern):
-    if not isinstance(pattern, str):
-        raise InputError(f"{name} is {pattern!r}: give a pattern in RE2's syntax, or '' for none.")
-    if not pattern:
-        return
-    with tf.init_scope(), tf.device("CPU"):
-        try:
-            marked = tf.strings.regex_replace(
-                [*_PLAIN, *_PLACES], f"(?:{pattern})", rf"{WORD}\0{WORD}"
-            )
-        except (tf.errors.InvalidArgumentError, UnicodeEncodeError) as error:
-            reason = re.sub(r".*, error: |: \(\?:.*", "", reason_of(error))  # RE2's own words
-            raise InputError(
-                f"{name} is {pattern!r}, which is not a pattern in RE2's syntax ({reason}): see "
-                "https://github.com/google/re2/wiki/Syntax."
-            ) from error
-    # Every second part is a match.
-    parts = [text.decode(errors="replace").split(WORD) for text in marked.numpy()]
-    if any("" in row[1::2] for row in parts):
-        raise InputError(
-            f"{name} is {pattern!r}, which matches the empty text: make it match at least one "
-            "character, for example by + instead of *."
-        )
-    for text, row in zip(_PLAIN, parts, strict=False):
-        if not any(character.isalpha() for character in "".join(row[::2])):
-            raise InputError(
-                f"{name} is {pattern!r}, which protects all words of {text!r}, so that nothing "
-                "would be translated: make it match fewer words."
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,15 +55,6 @@ class RuledSettings(SearchSettings):
         "Divides the logits of tokens that an output has already, or multiplies negative ones "
         "(Keskar et al. 2019); 1: no penalty.",
     )
-
-    def token_rules(self, eos_id):
-        """Returns the rules of a search, a list for `RuledModel`; eos_id: int, the end."""
-        rules = []
-        if self.repetition_penalty != 1:
-            rules.append(RepetitionPenalty(self.repetition_penalty))
-        if self.no_repeat_ngram_size:
-            rules.append(NoRepeatedNgrams(self.no_repeat_ngram_size))
-        return rules
 
 
 @documented
@@ -141,13 +93,6 @@ class TranslatorSettings(RuledSettings):
         "addresses; empty: no others.",
     )
 
-    def token_rules(self, eos_id):
-        """Returns the rules of a search, a list for `RuledModel`; eos_id: int, the end."""
-        rules = super().token_rules(eos_id)
-        if self.min_target_length:
-            rules.append(MinLength(self.min_target_length, eos_id))
-        return rules
-
 
 @documented
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +129,3 @@ class ParserSettings(SearchSettings):
         Switch(),
         "Whether the search is constrained to valid trees; False: invalid outputs become empty.",
     )
-
-    def token_rules(self, eos_id):
-        """Returns the rules of a search, see `TranslatorSettings.token_rules`: none."""
-        return []

@@ -9,10 +9,11 @@ before it. All of this runs in the graph, by string operations only.
 import functools
 import html
 import html.entities
+import re
 
 import tensorflow as tf
 
-from t2t_keras.data.placeholders import MAX_PLACEHOLDERS, mark_of
+from t2t_keras.data.placeholders import mark_of
 from t2t_keras.data.ragged import keep_where
 from t2t_keras.data.text_parts import (
     in_order,
@@ -21,7 +22,10 @@ from t2t_keras.data.text_parts import (
     order_in_row,
     split_by_pattern,
 )
+from t2t_keras.errors import InputError
+from t2t_keras.settings import MAX_PLACEHOLDERS
 from t2t_keras.tasks.document_lines import join_lines  # noqa: F401  spans of several lines
+from t2t_keras.training.checkpoint_files import reason_of
 
 INLINE = "\ue000"
 """A closing tag, emoji or note: belongs to the sentence and to the word before it."""
@@ -522,3 +526,41 @@ def number_of(parts, flags):
     marks = tf.io.decode_raw(tf.where(flags, parts, mark_of(0)), tf.uint8)
     bits = tf.cast(tf.reshape(marks, [-1, 3]), tf.int32) % 64  # of UTF-8, three bytes
     return 64 * bits[:, 1] + bits[:, 2]
+
+
+_PLAIN = ("The old man sees 2 dogs.", "Собака видит кошку.", "他们看见狗。", "رأى الرجل كلبا")
+"""Texts that no pattern may protect as a whole."""
+_PLACES = ("", "ab  \n\n.c", "\na\n", " c ")
+"""Texts with every kind of place: at ends of texts, lines and words, and not at them."""
+
+
+def check_pattern(name, pattern):
+    """Raises InputError unless a setting is empty or a pattern of spans, see `SpanPattern`."""
+    if not isinstance(pattern, str):
+        raise InputError(f"{name} is {pattern!r}: give a pattern in RE2's syntax, or '' for none.")
+    if not pattern:
+        return
+    with tf.init_scope(), tf.device("CPU"):
+        try:
+            marked = tf.strings.regex_replace(
+                [*_PLAIN, *_PLACES], f"(?:{pattern})", rf"{WORD}\0{WORD}"
+            )
+        except (tf.errors.InvalidArgumentError, UnicodeEncodeError) as error:
+            reason = re.sub(r".*, error: |: \(\?:.*", "", reason_of(error))  # RE2's own words
+            raise InputError(
+                f"{name} is {pattern!r}, which is not a pattern in RE2's syntax ({reason}): see "
+                "https://github.com/google/re2/wiki/Syntax."
+            ) from error
+    # Every second part is a match.
+    parts = [text.decode(errors="replace").split(WORD) for text in marked.numpy()]
+    if any("" in row[1::2] for row in parts):
+        raise InputError(
+            f"{name} is {pattern!r}, which matches the empty text: make it match at least one "
+            "character, for example by + instead of *."
+        )
+    for text, row in zip(_PLAIN, parts, strict=False):
+        if not any(character.isalpha() for character in "".join(row[::2])):
+            raise InputError(
+                f"{name} is {pattern!r}, which protects all words of {text!r}, so that nothing "
+                "would be translated: make it match fewer words."
+            )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from ml_collections import config_flags
 
-from pipelines import train
+from pipelines import training
 from pipelines.configs import wmt14_en_de_base
 from pipelines.fields import check_fields, make_config
 from pipelines.tasks import make_task
@@ -82,7 +82,7 @@ def test_a_run_in_float16_resumes_and_learns(corpus_folder, tmp_path):
         learning_rate_scale=2.0, warmup_steps=5, mixed_precision="float16", ema_decay=0.9
     )
     for config.train.steps in (10, 20):
-        train.train(config, Workdir(tmp_path))
+        training.train(config, Workdir(tmp_path))
     checkpoints = checkpoint_paths(tmp_path / "checkpoints")
     assert checkpoints[-1].name == "step_00000020"
     assert list((tmp_path / "checkpoints").glob("ema_*"))

@@ -12,7 +12,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from pipelines import experiment, tasks, train
+from pipelines import experiment, tasks, training
 from pipelines.configs import multi30k_en_de
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir, with_knn
@@ -251,7 +251,7 @@ def prepared(folder, tmp_path_factory):
 def test_fields_of_a_run_decide_what_it_leaves(config, prepared, tmp_path):
     path = shutil.copytree(prepared.path, tmp_path / "run")
     config.train.update(RUN)
-    train.train(config, Workdir(path))
+    training.train(config, Workdir(path))
     names = sorted(checkpoint.name for checkpoint in (path / "checkpoints").iterdir())
     kinds = ["average_00000006", "ema_00000006"]
     assert names == [*kinds, *(f"step_0000000{step}" for step in (4, 5, 6))]
@@ -265,7 +265,7 @@ def test_a_gradient_beyond_the_largest_norm_ends_the_run(config, prepared, tmp_p
     path = shutil.copytree(prepared.path, tmp_path / "run")
     config.train.stop_above_grad_norm = 1e-9
     with pytest.raises(InputError, match="norm became"):
-        train.train(config, Workdir(path))
+        training.train(config, Workdir(path))
 
 
 def test_fields_of_decoding_reach_the_predictor(config, prepared):
@@ -302,7 +302,7 @@ def test_the_seed_decides_the_run_whatever_the_preparation_draws(
     for name, seed in {"one": 1, "again": 1, "other": 2}.items():
         path, config = shutil.copytree(prepared.path, tmp_path / name), small_config(folder)
         config.train.update(seed=seed, steps=2, validate_every=100)
-        train.train(config, Workdir(path))
+        training.train(config, Workdir(path))
         checkpoint = CheckpointReader(path / "checkpoints" / "step_00000002")
         weights.append(checkpoint.read("model/embedding/matrix"))
     np.testing.assert_allclose(weights[0], weights[1], atol=1e-6)

@@ -4,7 +4,8 @@ import pytest
 
 from pipelines import experiment
 from pipelines.configs import multi30k_en_de
-from pipelines.directions import DirectedCorpora, Direction, check_vocabulary, parse
+from pipelines.corpora import Direction, parse
+from pipelines.directions import DirectedCorpora, check_vocabulary
 from pipelines.fields import fixed_fields, make_config
 from pipelines.tasks import make_task
 from t2t_keras.data.corpora import MemoryCorpus

@@ -68,4 +68,5 @@ def test_help_is_printed_without_tensorflow():
     command = [sys.executable, "-X", "importtime", "-m", "pipelines.translate", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert list(explained_flags(done.stdout))[:4] == ["workdir", "saved_model", "input", "output"]
-    assert "tensorflow.python.framework" not in done.stderr
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"tensorflow", "keras", "numpy"}

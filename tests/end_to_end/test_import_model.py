@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
-from pipelines import train
+from pipelines import training
 from pipelines.workdir import Workdir
 from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
@@ -97,7 +97,7 @@ def test_a_model_of_many_languages_is_tuned_on_two_corpora(imported, tmp_path):
     every = dict.fromkeys(("log_every", "validate_every", "checkpoint_every"), 20)
     config.train.update(steps=40, warmup_steps=10, validation_sentences=0, **every)
     before = t2t.load(imported[1]).model.get_weights()
-    train.train(config, run_of_two)
+    training.train(config, run_of_two)
     directions = {"en-de": folder, "de-en": folder, "fr-en": folder / "french"}
     for name, place in directions.items():
         codes = name.split("-")

@@ -7,7 +7,7 @@ import keras
 import pytest
 import sacrebleu
 
-from pipelines import train
+from pipelines import training
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from tests.end_to_end.small_config import small_config
@@ -43,7 +43,7 @@ def write_corpus(folder, language):
 def test_a_run_prepares_trains_validates_and_translates(tmp_path):
     config, run = write_corpus(tmp_path, "zh"), Workdir(tmp_path / "run")
     keras.utils.set_random_seed(0)
-    train.train(config, run)
+    training.train(config, run)
     rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))
     assert [row["step"] for row in rows if row["validation_bleu"]] == ["2"]
     assert len(run.load_predictor()(make_task(config).evaluation_examples("val")[0])) == 6

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pipelines import experiment, train
+from pipelines import experiment, training
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras import ops
@@ -57,7 +57,7 @@ def many(folder, tmp_path_factory):
     """The workdir of four steps."""
     path = tmp_path_factory.mktemp("run") / "work"
     with ops.made_for("gpu"):  # as within a test, where a resumed run has the same dropout
-        train.train(many_config(folder), Workdir(path))
+        training.train(many_config(folder), Workdir(path))
     return path
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_is_cut_off_ends_where_an_unbroken_one_ends(many, folder, tmp
     for path in workdir.glob("checkpoints/*00000004"):
         shutil.rmtree(path)
     shutil.copytree(folder, tmp_path / "moved")
-    train.train(many_config(tmp_path / "moved"), Workdir(workdir))
+    training.train(many_config(tmp_path / "moved"), Workdir(workdir))
     assert_same_checkpoint(workdir, many, step=4)
 
 

@@ -47,8 +47,8 @@ def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
     ("", ""), ("raise ValueError", "notice"), ("os.abort()", "notice"), ("os._exit(0)", "notice")
 ])  # fmt: skip
 def test_messages_of_an_import_are_shown_only_if_it_fails(end, shown):
-    code = f"""import os, pipelines
-with pipelines._held_back():
+    code = f"""import os, pipelines.library
+with pipelines.library._held_back():
     os.write(2, b'notice')
     {end}
 os.write(2, b' later')"""

@@ -22,7 +22,7 @@ from pipelines import app
 from pipelines.configs import grammar_en_de, wsj_parsing_small
 from pipelines.datasets.english_german.splits import sentence_pairs
 from pipelines.tasks import make_task
-from pipelines.train import train
+from pipelines.training import train
 from pipelines.workdir import Workdir
 from t2t_keras.analysis.plots import save_figure
 from t2t_keras.data.files import write_file

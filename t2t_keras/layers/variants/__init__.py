@@ -24,8 +24,6 @@ ATTENTION_SCORES = {
     "additive": AdditiveAttention,
 }
 ATTENTION_WEIGHTS = {"softmax": TemperedSoftmax, "hard": HardMax}
-ACTIVATIONS = ("relu", "gelu", "silu")
-"""Names of Keras activations of the feed-forward networks."""
 FEED_FORWARDS = {"dense": FeedForward, "convolution": ConvolutionFeedForward}
 NORMS = {"post": PostNorm, "pre": PreNorm}
 POSITION_EMBEDDINGS = {
