@@ -10,8 +10,9 @@ corpus must then be on a file system that all workers share.
 from absl import logging
 
 from pipelines import app
+from pipelines.config_flag import define_config
 
-CONFIG = app.define_config()
+CONFIG = define_config()
 WORKDIR = app.define_workdir()
 ACCEPT_CORPUS_CHANGES = app.define("accept_corpus_changes")
 APACHE_BEAM = app.define("apache_beam")

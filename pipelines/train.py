@@ -6,10 +6,11 @@ python -m pipelines.train --config=grammar_en_de --workdir=runs/grammar
 from absl import flags
 
 from pipelines import app
+from pipelines.config_flag import define_config
 from pipelines.fields import config_diff
 from t2t_keras.errors import InputError
 
-CONFIG = app.define_config()
+CONFIG = define_config()
 WORKDIR = app.define_workdir(
     "Folder of the run, made if missing: config, vocabulary, tokens, checkpoints, logs. Required, "
     "except with --explain_config."

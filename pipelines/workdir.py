@@ -25,8 +25,9 @@ from t2t_keras.data.files import (
 from t2t_keras.data.streams import evaluation_batches
 from t2t_keras.data.tokenizers import load_tokenizer, tokenizer_exists
 from t2t_keras.errors import InputError
-from t2t_keras.models.ensemble import MEANS, Ensemble
+from t2t_keras.models.ensemble import Ensemble
 from t2t_keras.models.knn import KNNTransformer, build_datastore
+from t2t_keras.settings import ENSEMBLE_MEANS
 from t2t_keras.training.checkpoint_files import (
     checkpoint_paths,
     damaged_paths,
@@ -292,7 +293,7 @@ class Workdir:
         if len(models) == 1:
             model = with_knn(task, models[0], self.tokens)
         else:
-            model = Ensemble(models, ensemble_mean or MEANS[0])
+            model = Ensemble(models, ensemble_mean or ENSEMBLE_MEANS[0])
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))
 
     def _load_model(self, task, path):

@@ -124,7 +124,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         return f"{options.device} {options.plain} {options.compiled_search}"
 
     def run(self, name, **inputs):
-        """Runs the graph of a request, which is traced once for inputs of these names.
+        """Runs the graph of a request, which is traced once for inputs of these names and ranks.
 
         Args:
             name: str, one of `requests`.
@@ -140,7 +140,8 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
             return self.requests[name].graph(self, **dict(zip(names, values, strict=True)))
 
         specs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype, key) for key, x in inputs.items()]
-        return kept_function(self, f"{name} {' '.join(names)}", graph, specs)(*inputs.values())
+        key = " ".join([name, *(f"{x.name}:{x.shape.rank}" for x in specs)])
+        return kept_function(self, key, graph, specs)(*inputs.values())
 
     def predict(self, texts, batch_size=None, verbose=0):
         """Answers any number of texts as a call does.

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import t2t_keras as t2t
-from pipelines import app
+from pipelines import app, config_flag
 from pipelines.configs import grammar_en_de, multi30k_en_de, sentence_polarity, wsj_parsing
 from pipelines.experiment import check
 from pipelines.workdir import Workdir
@@ -97,12 +97,12 @@ def test_a_mistake_is_one_line_and_exit_code_1(binary, arguments, message, corpu
 def test_a_config_that_fails_is_named_with_its_line(tmp_path, content, message):
     (tmp_path / "mine.py").write_text(content)
     with pytest.raises(InputError, match=rf"^{tmp_path}/mine\.py.*{message}"):
-        app._Config().parse(f"{tmp_path}/mine.py")
+        config_flag._Config().parse(f"{tmp_path}/mine.py")
 
 
 def test_the_config_of_a_run_is_a_config(trained, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train"])
-    parsed = app._Config().parse(f"{trained}/config.json")
+    parsed = config_flag._Config().parse(f"{trained}/config.json")
     assert parsed.to_dict() == Workdir(trained).load_config().to_dict()
 
 

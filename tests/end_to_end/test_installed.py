@@ -12,7 +12,7 @@ import venv
 
 import pytest
 
-from pipelines import app, commands
+from pipelines import commands, config_flag
 from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import ROOT, SMALL, write_folder
 
@@ -22,15 +22,15 @@ SETUP.read(ROOT / "setup.cfg")
 
 def test_a_packaged_config_is_found_by_name():
     folder = ROOT / "pipelines" / "configs"
-    assert app.config_path("grammar_en_de") == f"{folder}/grammar_en_de.py"
-    assert app.config_path("table3:A1") == f"{folder}/table3.py:A1"
+    assert config_flag.config_path("grammar_en_de") == f"{folder}/grammar_en_de.py"
+    assert config_flag.config_path("table3:A1") == f"{folder}/table3.py:A1"
     for path in (f"{folder}/table3.py:A1", f"{folder}/table3.py", "/dev/null"):
-        assert app.config_path(path) == path
+        assert config_flag.config_path(path) == path
 
 
 def test_an_unknown_name_lists_the_packaged_configs():
     with pytest.raises(InputError, match=r"no config 'tabel3': .* grammar_en_de, .*, table3,"):
-        app.config_path("tabel3:A1")
+        config_flag.config_path("tabel3:A1")
 
 
 def test_every_console_script_runs_a_binary():
