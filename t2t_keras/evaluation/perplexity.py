@@ -6,12 +6,13 @@ those of the text, whatever the vocabulary.
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_keras.errors import InputError
+from t2t_keras.data.texts import as_list
+from t2t_keras.errors import InputError, require_whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,31 +42,38 @@ class Perplexities:
     log_probability: float
 
 
-def perplexities(
-    texts: Sequence[str], log_probabilities: Sequence[float], tokens: Sequence[int]
-) -> Perplexities:
+def perplexities(texts: Any, log_probabilities: Any, tokens: Any) -> Perplexities:
     """Returns the `Perplexities` of texts.
 
     Args:
-        texts: sequence of str.
+        texts: str each, in the forms of `data.texts.as_list`.
         log_probabilities: float [texts], the natural logarithm of the probability of each text,
             its end included; or of the whole stream of texts, in any number of parts.
         tokens: int, as many as log_probabilities: tokens of each text or part, ends included.
 
     Raises:
-        InputError: if there is no token, or a log probability is NaN or above 0.
+        InputError: if there is no text, a log probability is NaN or above 0, or there is not a
+            whole number of at least 1 token for each.
     """
-    log_p, count = (np.asarray(values, np.float64) for values in (log_probabilities, tokens))
-    total, number = float(log_p.sum()), int(count.sum())
-    if not number:
+    texts = as_list(texts)
+    log_p, count = np.asarray(log_probabilities, np.float64), np.asarray(tokens)
+    if log_p.ndim != 1 or log_p.shape != count.shape:
+        raise InputError(
+            f"log_probabilities have shape {log_p.shape} and tokens {count.shape}: give one of "
+            "both for each text or part."
+        )
+    if not texts or not log_p.size:
         raise InputError("there is no token to score: give at least one text.")
+    for i, value in enumerate(count.tolist()):
+        require_whole_number(f"tokens[{i}]", value)
+    total, number = float(log_p.sum()), int(count.sum())
     if not (log_p <= 0).all():
         place = int(np.argmax(~(log_p <= 0)))
         raise InputError(
             f"log_probabilities[{place}] is {log_p[place]}: give the logarithm of a probability."
         )
-    words = sum(len(text.split()) + 1 for text in texts)
-    size = sum(len(text.encode("utf-8", "replace")) + 1 for text in texts)
+    words = sum(len(text.decode("utf-8", "replace").split()) + 1 for text in texts)
+    size = sum(len(text) + 1 for text in texts)
 
     def power(value):
         return math.exp(value) if value < 700 else math.inf
@@ -107,8 +115,11 @@ def sliding_windows(count: int, length: int, stride: int) -> Iterator[Window]:
         stride: tokens from one window to the next, 1 to length.
 
     Raises:
-        InputError: if stride is not from 1 to length.
+        InputError: if an argument is not whole, or stride is not from 1 to length.
     """
+    count = require_whole_number("count", count, least=0)
+    length = require_whole_number("length", length)
+    stride = require_whole_number("stride", stride, least=0)
     if not 1 <= stride <= length:
         raise InputError(f"stride is {stride}: give 1 to {length}, the tokens of a window.")
     scored = 0

@@ -21,10 +21,25 @@ def test_a_hopeless_model_is_infinitely_perplexed():
     assert perplexities(["a"], [-2_000.0], [2]).perplexity == math.inf
 
 
-@pytest.mark.parametrize("values", [([0.5], [1]), ([float("nan")], [1]), ([], [])])
-def test_what_is_no_log_probability_is_refused(values):
-    with pytest.raises(InputError):
-        perplexities(["a"], *values)
+@pytest.mark.parametrize(("texts", "values", "message"), [
+    (["a"], ([0.5], [1]), r"log_probabilities\[0\] is 0.5"),
+    (["a"], ([float("nan")], [1]), r"log_probabilities\[0\] is nan"),
+    (["a"], ([], []), "no token"),
+    ([], ([-1.0], [1]), "no token"),
+    ("a text", ([-1.0], [1]), "texts is the string 'a text'"),
+    (["a", "b"], ([-1.0, -2.0], [4]), r"shape \(2,\) and tokens \(1,\)"),
+    (["a"], (-1.0, 4), r"shape \(\) and tokens \(\)"),
+    (["a"], ([-1.0], [2.5]), r"tokens\[0\] is 2.5: give a whole number"),
+    (["a", "b"], ([-1.0, -1.0], [2, -2]), r"tokens\[1\] is -2"),
+])  # fmt: skip
+def test_what_is_no_log_probability_of_texts_is_refused(texts, values, message):
+    with pytest.raises(InputError, match=message):
+        perplexities(texts, *values)
+
+
+def test_texts_of_bytes_and_generators_are_measured():
+    expected = perplexities(["ä b", "c"], [-3.0, -1.0], [4, 2])
+    assert perplexities((text for text in ["ä b".encode(), b"c"]), [-3, -1], [4, 2]) == expected
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 23])
@@ -38,7 +53,13 @@ def test_windows_score_each_token_once_with_enough_context(count, stride):
     assert scored == list(range(count))
 
 
-@pytest.mark.parametrize("stride", [0, 9])
-def test_a_stride_outside_the_window_is_refused(stride):
-    with pytest.raises(InputError, match="give 1 to 8"):
-        list(sliding_windows(20, 8, stride))
+@pytest.mark.parametrize(("sizes", "message"), [
+    ((20, 8, 0), "give 1 to 8"),
+    ((20, 8, 9), "give 1 to 8"),
+    ((20, 8, 2.0), "stride is 2.0: give a whole number"),
+    ((20, 8.5, 2), "length is 8.5: give a whole number"),
+    ((-1, 8, 2), "count is -1: give a whole number"),
+])  # fmt: skip
+def test_windows_of_no_size_are_refused(sizes, message):
+    with pytest.raises(InputError, match=message):
+        list(sliding_windows(*sizes))
