@@ -10,6 +10,8 @@ import sys
 
 from pipelines import library
 
-# Whether this process is starting as a command: python -m pipelines.…, or t2t-….
-if sys.argv[0] == "-m" or os.path.basename(sys.argv[0]).startswith("t2t-"):
+_IS_MODULE = sys.argv[0] == "-m" and any(  # python -m pipelines.NAME, while it is looked up
+    argument.removeprefix("-m").startswith("pipelines.") for argument in sys.orig_argv
+)
+if _IS_MODULE or os.path.basename(sys.argv[0]).startswith("t2t-"):
     library.defer()

@@ -254,6 +254,18 @@ def test_a_command_prepares_its_process_before_the_imports(shell, printed, tmp_p
     assert re.fullmatch(printed, done.stdout.decode().strip())
 
 
+def test_a_program_of_a_user_that_imports_the_commands_gets_the_whole_library(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text(
+        "import pipelines.library as x; print(x.deferred)"
+    )
+    (tmp_path / "mine" / "__main__.py").touch()
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-m", "mine"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_an_interrupt_during_the_imports_is_no_traceback(tmp_path):
     stub = "import time; print('imports', flush=True); time.sleep(60)"
     (tmp_path / "tensorflow_text.py").write_text(stub)

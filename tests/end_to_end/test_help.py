@@ -9,6 +9,7 @@ import pytest
 from absl import flags
 
 from pipelines import commands
+from pipelines.fields import FIELDS
 from tests.end_to_end.binaries import ROOT, run_process, without_flags
 
 BINARIES = sorted(name for name in vars(commands) if (ROOT / "pipelines" / f"{name}.py").exists())
@@ -62,6 +63,15 @@ def test_long_help_has_headings(binary):
     sizes = dict(zip(groups[::2], map(len, map(explained_flags, groups[1::2])), strict=True))
     assert {"flags", "texts", "model and search", "speed"} <= sizes.keys()
     assert max(sizes.values()) < 20
+
+
+@pytest.mark.parametrize(("binary", "without"), [("translate", set()), ("export", set()),
+    ("evaluate", {"protected_pattern"}), ("visualize", {"protected_pattern"}),
+])  # fmt: skip
+def test_every_setting_of_a_search_is_a_flag(binary, without):
+    fields = {name for parts in FIELDS.values() for name in parts["decode"]}
+    fields |= {f"knn_{name}" for parts in FIELDS.values() for name in parts["knn"]}
+    assert fields - defined_flags(binary) == without
 
 
 def test_help_is_printed_without_tensorflow():
