@@ -65,6 +65,36 @@ _MARKUP = re.compile(
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 """Where files of marked-up sentences begin: SGML and XML of test sets, TMX, XLIFF"""
+_NO_LINES_OF_TEXT = (
+    (
+        _MARKUP,
+        "markup",
+        "those of a WMT test set by sacrebleu -t wmt14 -l en-de --echo src (and ref), those of TMX "
+        "and XLIFF by the translate toolkit",
+    ),
+    (
+        re.compile(rb"<(url|keywords|speaker|talkid|translator|reviewer)>[^<]*</\1>\s*"),
+        "markup",
+        "those of IWSLT's train.tags files by grep -v '^<', on both sides",
+    ),
+    (
+        re.compile(rb"""\{\s*"[^"]*"\s*:.*\}\s*""", re.DOTALL),
+        "JSON",
+        "by jq -r .translation.en (and .de), or give the rows to encode_pairs in Python",
+    ),
+    (
+        re.compile(rb"""(#[^\n]*\n\s*)*(msgctxt|msgid)\s+".*"\s*"""),
+        "a catalog of messages",
+        "by po2txt of the translate toolkit; the command translate takes catalogs as they are",
+    ),
+    (
+        re.compile(rb"\d+\s+(\d+:)?\d\d:\d\d[,.]\d{3}\s*-->.*|WEBVTT([ \t]+-.*)?\s*", re.DOTALL),
+        "subtitles",
+        "the lines without numbers and times; translate --document takes subtitles as they are",
+    ),
+)
+"""(beginning of a file that has other things than a sentence on each line, kind, how to extract)"""
+_UNFINISHED = re.compile(rb"<!--.*|(#[^\n]*\n\s*)+|\d+\s+", re.DOTALL)  # may be one of these yet
 _BEFORE_MARKUP = re.compile(rb"(\xef\xbb\xbf|\s|<!--.*?-->)*", re.DOTALL)
 _LONGEST_COMMENT = 4096  # bytes before markup, in which a comment may end
 _DESCRIPTOR = re.compile(r"(/dev|/proc/\d+)/fd/\d+")
@@ -179,7 +209,8 @@ def split_lines(file, name, errors="strict", keep_ends=False):
     Raises:
         InputError: for a line that is not UTF-8, with its number, and for a file that is not UTF-8
             text, such as a compressed one or UTF-16. Unless lines keep their ends, as in documents,
-            also for the markup of a test set or translation memory: .sgm, .xml, .tmx.
+            also for markup of test sets and translation memories (.sgm, .xml, .tmx, train.tags),
+            JSON lines, catalogs (.po) and subtitles (.srt, .vtt).
     """
     head = None if keep_ends else b""  # the lines before the first one with content
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
@@ -188,15 +219,15 @@ def split_lines(file, name, errors="strict", keep_ends=False):
         if head is not None:
             head += line + b"\n"
             content = head[_BEFORE_MARKUP.match(head).end() :]
-            is_open = content.startswith(b"<!--") and len(content) < _LONGEST_COMMENT
+            is_open = _UNFINISHED.fullmatch(content) and len(content) < _LONGEST_COMMENT
             head = head if is_open or not content else None
-            if _MARKUP.fullmatch(content):
-                raise InputError(
-                    f"{name} is not text, but markup ({decode(content[:40].strip(), name)} …): "
-                    "extract its sentences, one on each line: those of a WMT test set by sacrebleu "
-                    "-t wmt14 -l en-de --echo src (and ref), those of TMX and XLIFF by the "
-                    "translate toolkit"
-                )
+            for beginning, kind, advice in _NO_LINES_OF_TEXT:
+                if beginning.fullmatch(content):
+                    start = b" ".join(content[:40].split()).decode(errors="replace")
+                    raise InputError(
+                        f"{name} is not text, but {kind} ({start} …): extract its sentences, one "
+                        f"on each line: {advice}"
+                    )
         if not keep_ends:
             line = line.removesuffix(b"\n").removesuffix(b"\r")  # noqa: PLW2901
         text = decode(line, f"{name} line {number}", errors)

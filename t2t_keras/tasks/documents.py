@@ -13,6 +13,7 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.data.text_parts import in_batches, in_order, neighbors, split_by_pattern
+from t2t_keras.data.texts import as_batch
 from t2t_keras.tasks import spans
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS, BEFORE_NUMBERS, ORDINALS
 
@@ -133,8 +134,11 @@ def split_sentences(texts, text_language=""):
     Returns:
         RaggedTensor string [batch, (segments)]. A segment is a sentence and the white space around
         it. The concatenation of a row is its text, with U+FFFD for bytes that are not UTF-8.
+
+    Raises:
+        InputError: if texts are no batch of strings, such as a single str.
     """
-    parts, is_break = split_by_pattern(texts, _BREAK)
+    parts, is_break = split_by_pattern(as_batch(texts), _BREAK)
     rows = parts.value_rowids()
     before, after = neighbors(rows, parts.values, "")
     before = tf.strings.regex_replace(before, f"[{_INLINE}{spans.CHARACTER}]", "")

@@ -155,15 +155,35 @@ def test_markup_of_test_sets_and_memories_is_no_text(content, tmp_path):
         assert b"".join(documents) == content.encode()
 
 
+@pytest.mark.parametrize(("content", "kind"), [
+    ('{"translation": {"en": "A dog.", "de": "Ein Hund."}}\n', "JSON .*encode_pairs"),
+    ('{"en": "A dog."}\r\n{"en": "A cat."}\n', "JSON .*jq"),
+    ('# Ü\n#, fuzzy\n\nmsgid ""\nmsgstr ""\n', "a catalog of messages .*po2txt"),
+    ('msgctxt "menu"\nmsgid "Open"\n', "a catalog of messages .*po2txt"),
+    ("1\n00:00:01,000 --> 00:00:03,500\nA dog.\n", "subtitles .*--document"),
+    ("\ufeff1\r\n00:00:01,000 --> 00:00:03,500\r\nA dog.\r\n", "subtitles"),
+    ("WEBVTT\n\n00:01.000 --> 00:03.500\nA dog.\n", "subtitles"),
+    ("<url>http://example.org/1</url>\n<talkid>1</talkid>\nA dog.\n", "markup .*grep -v"),
+])  # fmt: skip
+def test_what_has_no_sentence_on_each_line_is_no_text(content, kind, tmp_path):
+    path = tmp_path / "train.en"
+    path.write_bytes(content.encode())
+    with pytest.raises(InputError, match=f"train.en is not text, but {kind}"):
+        list(read_lines(path))
+    assert b"".join(read_lines(path, keep_ends=True)) == content.encode()
+
+
 @pytest.mark.parametrize("line", [
+    "# A heading\n\n#1 is a dog.", "1", "1\n2", "2 dogs", "msgid", "WEBVTT is a format.", "{",
+    '{"A dog"}', "<url>", "<title>A dog</title>", "#\n#\nmsgid is a word", "<url>a</url> is it",
     "<b>A dog</b> sees <i>a cat</i>.", "<p>", "<doc>", "<html>", "<p id='1'>A dog.</p>",
     "<tmx> is the root of a file", '<doc id="1">A dog.</doc> sees', "<?php echo 1 ?>", "<3", "<!--",
     '<?xml version="1.0"?> begins a file', "&lt;srcset&gt;",
 ])  # fmt: skip
 def test_text_with_tags_is_text(line, tmp_path):
     path = tmp_path / "text"
-    path.write_text(f"\n{line}\n<tmx>\n")
-    assert list(read_text(path)) == ["", line, "<tmx>"]
+    path.write_text(f"\n{line}\n<tmx>\n", "utf-8")
+    assert list(read_text(path)) == ["", *line.split("\n"), "<tmx>"]
 
 
 def test_a_byte_order_mark_goes_from_every_line(tmp_path):

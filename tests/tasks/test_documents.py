@@ -116,6 +116,10 @@ def test_the_segments_of_any_text_are_the_text():
         for text, segments in zip(texts, rows, strict=True):
             assert b"".join(segments).decode() == text.decode("utf-8", "replace")
     assert split_sentences(tf.constant([], tf.string)).to_list() == []
+    assert split_sentences(["A. B."]).to_list() == split_sentences(tf.constant(["A. B."])).to_list()
+    for single in ("A dog.", tf.constant("A dog."), None):
+        with pytest.raises(InputError, match="texts is "):
+            split_sentences(single)
 
 
 def longer_than(limit):
