@@ -32,7 +32,7 @@ from t2t_keras.data.files import (
     tensorflow_path,
     write_json,
 )
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, TextError
 from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
 from t2t_keras.serving.signatures import signature_of
 from t2t_keras.tasks.terms import ask
@@ -116,8 +116,11 @@ class LinePredictor:
         def outputs(lines, first=1):
             numbered = zip(lines, itertools.count(first))
             rows = map_by_length(answer, numbered, *batches, length=lambda pair: len(pair[0]))
-            for number, row in enumerate(rows, start=first):
-                yield self.mode.lines(row, number, self)
+            try:
+                for number, row in enumerate(rows, start=first):
+                    yield self.mode.lines(row, number, self)
+            except TextError as error:
+                raise InputError(f"line {first + error.index} {error.reason}") from error
 
         return outputs
 

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, TextError
 from t2t_keras.settings import SamplingSettings
 from t2t_keras.tasks.bundles import PREDICTORS
 from t2t_keras.tasks.terms import Terms
@@ -102,7 +102,7 @@ class Mode:
         def results(lines, numbers):
             found = answer(**self._columns(kind, lines, numbers, repeats))
             if "truncated" in found:
-                warn_truncated(found["truncated"][::repeats])
+                _check_truncated(kind, found["truncated"][::repeats])
             texts = tf.reshape(found[kind.answer], [len(lines), -1])
             scores = tf.zeros_like(texts, tf.float32)
             if kind.score is not None:
@@ -152,6 +152,14 @@ class Mode:
             prefix + (f"{score:.4f}\t" if asked.scores else "") + " ".join(text.splitlines())
             for text, score in row[: asked.n_best]
         ]
+
+
+def _check_truncated(kind, truncated):
+    """Warns of truncated texts, bool [batch]; raises TextError if they are prompts."""
+    if kind.of_prompts and np.any(truncated):
+        reason = "has more tokens than the model reads of a prompt: shorten it."
+        raise TextError(reason, int(np.argmax(truncated)))
+    warn_truncated(truncated)
 
 
 def _seeds(seed, numbers, n):

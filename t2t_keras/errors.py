@@ -25,6 +25,19 @@ class MissingTextError(InputError):
     """A corpus has no text of a split, or of one side of it."""
 
 
+class TextError(InputError):
+    """One of several texts is invalid.
+
+    Args:
+        reason: str, which follows the name of the text.
+        index: int, the place of the text, from 0.
+    """
+
+    def __init__(self, reason, index):
+        super().__init__(f"texts[{index}] {reason}")
+        self.reason, self.index = reason, index
+
+
 def require_backend(name):
     """Raises ImportError unless the backend of Keras is TensorFlow."""
     if name != "tensorflow":

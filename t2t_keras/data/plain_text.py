@@ -203,9 +203,13 @@ class TextStream(Batcher):
             replicas, if the budget has room for it.
         across_texts: whether attention sees the texts before in the same row. If not, the inputs
             have `target_segments` and `target_positions`, as those of `Packing`.
+        stride: tokens from the begin of a row to the next, up to row_length; None: row_length. If
+            it is less, rows overlap: each token has weight 1 in the first row that has it, with at
+            least row_length - stride tokens of context, except in the first row of a shard.
 
     Raises:
-        InputError: if row_length is not from 1 to tokens_per_batch.
+        InputError: if row_length is not from 1 to tokens_per_batch, or stride not from 1 to
+            row_length.
     """
 
     def __init__(
@@ -214,22 +218,28 @@ class TextStream(Batcher):
         row_length: int,
         batch_multiple: int = 1,
         across_texts: bool = True,
+        stride: int | None = None,
     ):
         if not 1 <= row_length <= tokens_per_batch:
             raise InputError(
                 f"row_length {row_length} must be at least 1 and at most tokens_per_batch "
                 f"{tokens_per_batch}"
             )
+        stride = row_length if stride is None else stride
+        if not 1 <= stride <= row_length:
+            raise InputError(f"stride is {stride}: give 1 to {row_length}, the tokens of a row.")
         self.tokens_per_batch = tokens_per_batch
         self.row_length = row_length
         self.batch_multiple = batch_multiple
         self.across_texts = across_texts
+        self.stride = stride
         rows = tokens_per_batch // row_length
         self._rows = rows // batch_multiple * batch_multiple or rows
 
     def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
         total = tf.reduce_sum(tf.cast(lengths[:, 0], tf.int64))
-        rows = tf.range(-(-total // self.row_length))
+        shared = self.row_length - self.stride  # tokens of a row and the next
+        rows = tf.range(tf.maximum(-((shared - total) // self.stride), tf.minimum(total, 1)))
         if seed is not None:
             rows = tf.random.experimental.stateless_shuffle(rows, seed, alg="philox")
         count = tf.size(rows, tf.int64)
@@ -250,7 +260,7 @@ class TextStream(Batcher):
         ids, splits = pairs.source_values, pairs.source_splits
         total = splits[-1]
         rows = tf.pad(members, [[0, self._rows - tf.size(members)]], constant_values=-1)
-        starts = tf.where(rows < 0, total, rows * self.row_length)[:, tf.newaxis]  # [batch, 1]
+        starts = tf.where(rows < 0, total, rows * self.stride)[:, tf.newaxis]  # [batch, 1]
         places = starts + tf.range(self.row_length, dtype=tf.int64)  # in the stream
         is_token = places < total
         places = tf.minimum(places, total - 1)  # [batch, row_length]
@@ -271,7 +281,9 @@ class TextStream(Batcher):
             name: tf.ensure_shape(tf.cast(value, tf.int32), shape) for name, value in inputs.items()
         }
         labels = tf.ensure_shape(labels, shape)
-        return inputs, labels, _weights(labels)
+        old = tf.where(starts > 0, tf.constant(self.row_length - self.stride, tf.int64), 0)
+        is_new = tf.range(self.row_length, dtype=tf.int64) >= old
+        return inputs, labels, _weights(labels) * tf.cast(is_new, tf.float32)
 
 
 def _weights(labels):

@@ -6,8 +6,7 @@ those of the text, whatever the vocabulary.
 
 import dataclasses
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -88,44 +87,3 @@ def perplexities(texts: Any, log_probabilities: Any, tokens: Any) -> Perplexitie
         bytes=size,
         log_probability=total,
     )
-
-
-class Window(NamedTuple):
-    """A part of a stream that a model sees at once.
-
-    Attributes:
-        start, end: the first token, and the one after the last.
-        scored: the first token that counts; those before it are context.
-    """
-
-    start: int
-    end: int
-    scored: int
-
-
-def sliding_windows(count: int, length: int, stride: int) -> Iterator[Window]:
-    """Yields `Window`s that score each token of a stream once.
-
-    The first window scores all of its tokens. Each later one begins `stride` tokens after the
-    one before and scores those that are new, with at least length - stride tokens of context.
-
-    Args:
-        count: tokens of the stream.
-        length: tokens of a window, at most.
-        stride: tokens from one window to the next, 1 to length.
-
-    Raises:
-        InputError: if an argument is not whole, or stride is not from 1 to length.
-    """
-    count = require_whole_number("count", count, least=0)
-    length = require_whole_number("length", length)
-    stride = require_whole_number("stride", stride, least=0)
-    if not 1 <= stride <= length:
-        raise InputError(f"stride is {stride}: give 1 to {length}, the tokens of a window.")
-    scored = 0
-    for start in range(0, count, stride):
-        end = min(start + length, count)
-        yield Window(start, end, scored)
-        scored = end
-        if end == count:
-            return

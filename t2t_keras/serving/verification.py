@@ -251,9 +251,14 @@ def check_own_answers(predictor, requests, answers, precision, lines=None):
         if request.signature != name:
             continue
         inputs = {key: [as_str(x) for x in column] for key, column in request.inputs.items()}
-        texts, languages = inputs["text"], {key: inputs[key] for key in inputs if key != "text"}
-        for row, [(best, score)] in enumerate(own.n_best(texts, 1, **languages)):
-            [given, *_], [given_score, *_] = _ranked(signature, answer, row)
+        rows_of_answer = range(len(inputs["text"]))
+        if signature.of_prompts:  # the predictor's method refuses what the export truncates
+            rows_of_answer = np.flatnonzero(~answer["truncated"])
+        languages = {key: [column[row] for row in rows_of_answer] for key, column in inputs.items()}
+        texts = languages.pop("text")
+        found = own.n_best(texts, 1, **languages) if texts else []
+        for row, [(best, score)] in enumerate(found):
+            [given, *_], [given_score, *_] = _ranked(signature, answer, rows_of_answer[row])
             difference = abs(score - given_score) if score != given_score else 0.0
             if not lines or texts[row] in lines:
                 differences.append(difference)

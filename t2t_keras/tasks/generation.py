@@ -11,11 +11,13 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import valid_utf8
+from t2t_keras.data.batching import shift_right
 from t2t_keras.data.texts import as_batch
-from t2t_keras.errors import InputError
+from t2t_keras.errors import TextError
+from t2t_keras.graphs import kept_function
 from t2t_keras.models.language_model import TransformerLM
 from t2t_keras.settings import documented
-from t2t_keras.tasks.given_translations import Scores, sequence_log_prob
+from t2t_keras.tasks.given_translations import Scores, log_prob
 from t2t_keras.tasks.requests import SAMPLING, TEXT, RequestKind, ranked
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.search_settings import GeneratorSettings
@@ -70,6 +72,7 @@ def _n_best(generator, text):
     Response:
         texts: string [batch, beam], best first.
         scores: float32 [batch, beam]; -inf, with an empty text, if there are no more.
+        truncated: bool [batch], as in `serving_default`.
     """
     found = generator.continue_texts(text, generator.settings.beam_size)
     return {"texts": found.texts, "scores": found.scores, "truncated": found.truncated}
@@ -125,13 +128,12 @@ def _first(found):
 
 
 _RANKED = ("texts", "scores")
-_ALL = RequestKind(_n_best, (TEXT,), _RANKED, *_RANKED, searches=True)
+_SEARCH = {"of_prompts": True, "searches": True}
+_ALL = RequestKind(_n_best, (TEXT,), (), *_RANKED, **_SEARCH)
 REQUESTS = {
-    "serving_default": RequestKind(
-        _best, (TEXT,), (), "text", "score", ranking=_ALL, searches=True
-    ),
+    "serving_default": RequestKind(_best, (TEXT,), (), "text", "score", ranking=_ALL, **_SEARCH),
     "n_best": ranked(_ALL),
-    "sample": RequestKind(_sample, (TEXT, *SAMPLING), (), "text", "score"),
+    "sample": RequestKind(_sample, (TEXT, *SAMPLING), (), "text", "score", of_prompts=True),
     "score": RequestKind(_score, (TEXT,)),
 }
 """{name: `RequestKind`}, those of `TextGenerator.requests`."""
@@ -239,6 +241,26 @@ class TextGenerator(SearchPredictor):
         self._require_whole(found["truncated"], self.max_text)
         return Scores(found["log_probability"], found["tokens"])
 
+    def score_rows(self, inputs: dict, labels: Any, weights: Any) -> Scores:
+        """Returns the log-probabilities of rows of tokens, those of labels with a weight above 0.
+
+        Args:
+            inputs, labels, weights: a batch of `TextStream`.
+
+        Returns:
+            `Scores`, float32 [rows] and int32 [rows].
+        """
+        names = tuple(inputs)
+
+        def graph(self, labels, weights, *values):
+            return self._scores(dict(zip(names, values, strict=True)), labels, weights > 0)
+
+        specs = [
+            tf.TensorSpec([None, None], x) for x in (tf.int32, tf.float32, *[tf.int32] * len(names))
+        ]
+        scores = kept_function(self, f"rows {' '.join(names)}", graph, specs)
+        return scores(labels, weights, *inputs.values())
+
     @property
     def max_text(self) -> int:
         """The maximum tokens of a whole text, its end included."""
@@ -253,9 +275,10 @@ class TextGenerator(SearchPredictor):
     @staticmethod
     def _require_whole(truncated, limit):
         for index in tf.where(truncated)[:1, 0].numpy():
-            raise InputError(
-                f"texts[{index}] has more than {limit} tokens, the limit of max_source_length and "
-                "of the model's positions: shorten it."
+            raise TextError(
+                f"has more than {limit} tokens, the limit of max_source_length and of the model's "
+                "positions: shorten it.",
+                index,
             )
 
     # Inside graphs.
@@ -283,13 +306,12 @@ class TextGenerator(SearchPredictor):
         """Returns the `Scores` of texts, string [batch], and bool [batch], whether truncated."""
         encoded = Reader(self.tokenizer, self.max_text).encode(texts)
 
-        def logits_of(inputs):
-            return self.model({"target_ids": inputs["target_ids"]}, training=False)
+        inputs = {"target_ids": shift_right(encoded.ids, self.tokenizer.bos_id)}
+        return self._scores(inputs, encoded.ids, ops.is_token(encoded.ids)), encoded.truncated
 
-        found = sequence_log_prob(
-            logits_of, encoded.ids, encoded.ids, self.tokenizer.bos_id, 0, self.tokenizer.vocab_size
-        )
-        return found, encoded.truncated
+    def _scores(self, inputs, labels, counts):
+        found = log_prob(self.model, inputs, labels, counts, self.tokenizer.vocab_size)
+        return Scores(found, tf.math.count_nonzero(counts, axis=1, dtype=tf.int32))
 
     def encode(self, texts):
         """Returns the ids of texts, string [batch]: int32 [batch, length], ends included."""

@@ -49,23 +49,35 @@ def sequence_log_prob(
     Returns:
         `Scores`.
     """
-    decoder_ids = shift_right(target_ids, start_id)
-    batch, length = tf.unstack(tf.shape(target_ids))
+    inputs = {"source_ids": source_ids, "target_ids": shift_right(target_ids, start_id)}
+    counts = ops.is_token(target_ids) & (ops.arange(tf.shape(target_ids)[1]) >= free_prefix)
+    found = log_prob(model, inputs, target_ids, counts, vocab_size)
+    return Scores(found, tf.math.count_nonzero(target_ids, axis=1, dtype=tf.int32))
+
+
+def log_prob(model, inputs, labels, counts, vocab_size=_VOCABULARY):
+    """Returns the log-probability of some labels of each row, float32 [batch].
+
+    Args:
+        model, vocab_size: as for `sequence_log_prob`.
+        inputs: dict of int32 [batch, ...], the inputs of the model.
+        labels: int32 [batch, length].
+        counts: bool [batch, length], whether a label is one of them.
+    """
+    batch, length = tf.unstack(tf.shape(labels))
     positions = _MAX_POSITIONS * _VOCABULARY // max(vocab_size, _VOCABULARY)
     rows = tf.maximum(positions // tf.maximum(length, 1), 1)
 
     def score_rows(chosen):
-        source, shifted, target = (
-            tf.gather(ids, chosen) for ids in (source_ids, decoder_ids, target_ids)
+        given, targets, counted = tf.nest.map_structure(
+            lambda x: tf.gather(x, chosen), (inputs, labels, counts)
         )
-        logits = tf.cast(model({"source_ids": source, "target_ids": shifted}), tf.float32)
-        log_prob = tf.gather(logits, target, axis=2, batch_dims=2)  # [rows, target]
-        log_prob -= tf.reduce_logsumexp(logits, axis=2)
-        log_prob = tf.where(ops.is_token(target), log_prob, 0.0)[:, free_prefix:]
-        return tf.reduce_sum(log_prob, axis=1)
+        logits = tf.cast(model(given), tf.float32)
+        log_p = tf.gather(logits, targets, axis=2, batch_dims=2)  # [rows, length]
+        log_p -= tf.reduce_logsumexp(logits, axis=2)
+        return tf.reduce_sum(tf.where(counted, log_p, 0.0), axis=1)
 
-    found = in_batches(score_rows, ops.arange(batch), rows, tf.float32)
-    return Scores(found, tf.math.count_nonzero(target_ids, axis=1, dtype=tf.int32))
+    return in_batches(score_rows, ops.arange(batch), rows, tf.float32)
 
 
 class Alignment(NamedTuple):

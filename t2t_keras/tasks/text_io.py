@@ -19,7 +19,7 @@ from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import TokenOffsets, blank_to_empty, valid_utf8
 from t2t_keras.data.language_template import prepend
 from t2t_keras.data.texts import as_batch, as_list, elements
-from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.errors import InputError, TextError, require_whole_number
 from t2t_keras.settings import COUNT
 
 _CHARACTERS_PER_TOKEN = 64
@@ -320,6 +320,7 @@ def map_by_length(function, lines, batch_size=None, window=64, num_parallel_batc
 
     Raises:
         InputError: if batch_size, window or num_parallel_batches is below 1 or not whole.
+        TextError: as the function raises it, with the line's index in `lines`.
 
     Example:
         >>> for translation in map_by_length(translator, open("text.en")):
@@ -329,7 +330,14 @@ def map_by_length(function, lines, batch_size=None, window=64, num_parallel_batc
         COUNT.check("batch_size", batch_size)
     require_whole_number("window", window)
     require_whole_number("num_parallel_batches", num_parallel_batches)
-    lines = elements(lines, "lines")
+    lines, done = elements(lines, "lines"), 0
+
+    def call(indices):
+        try:
+            return function([chunk[i] for i in indices])
+        except TextError as error:
+            raise TextError(error.reason, done + indices[error.index]) from error
+
     with ThreadPoolExecutor(num_parallel_batches) as pool:
         while chunk := list(itertools.islice(lines, (batch_size or LINES_OF_A_BATCH) * window)):
             lengths = list(map(length, chunk))
@@ -340,11 +348,10 @@ def map_by_length(function, lines, batch_size=None, window=64, num_parallel_batc
                 size = min(batch_size or _default_size(lengths[order[0]]), most)
                 batches.append(order[:size])
                 order = order[size:]
-            found = (map if num_parallel_batches == 1 else pool.map)(
-                function, [[chunk[i] for i in indices] for indices in batches]
-            )
+            found = (map if num_parallel_batches == 1 else pool.map)(call, batches)
             results = [None] * len(chunk)
             for indices, batch in zip(batches, found, strict=True):
                 for index, result in zip(indices, batch, strict=True):
                     results[index] = result
             yield from results
+            done += len(chunk)

@@ -100,6 +100,20 @@ def test_a_stream_is_cut_into_rows_and_loses_no_token(across):
         assert list(zip(segments, positions, strict=True)) == expected
 
 
+@pytest.mark.parametrize("stride", [1, 3, 8])
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 23])
+def test_overlapping_rows_count_each_token_once_with_enough_context(count, stride):
+    rows, examples = _examples([count])
+    counted = []
+    for _, [labels], [weights] in TextStream(8, 8, stride=stride)(examples).as_numpy_iterator():
+        new = np.flatnonzero(weights)
+        assert new.size and (not counted or new[0] == 8 - stride)
+        begin = len(counted) - new[0]  # of the row in the stream
+        np.testing.assert_array_equal(labels[: new[-1] + 1], rows[0][begin : begin + new[-1] + 1])
+        counted.extend(labels[new])
+    assert counted == rows[0]
+
+
 def test_a_shuffled_stream_has_the_same_rows_each_epoch_in_another_order():
     _, examples = _examples([3, 4] * 40)
     plain = {labels for _, labels in map(_as_tuples, _texts_of(TextStream(14, 7)(examples)))}
@@ -158,5 +172,8 @@ def test_errors_name_the_place_and_the_fix(tmp_path):
         TextFolder(tmp_path / "other")
     with pytest.raises(InputError, match="row_length 30"):
         TextStream(20, 30)
+    for stride in (0, 21):
+        with pytest.raises(InputError, match=f"stride is {stride}: give 1 to 20, the tokens"):
+            TextStream(20, 20, stride=stride)
     with pytest.raises(InputError, match="there are no texts"):
         encode_texts([], None)

@@ -1,11 +1,11 @@
-"""Perplexities equal their formulas; windows score each token once."""
+"""Perplexities equal their formulas."""
 
 import math
 
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.evaluation.perplexity import perplexities, sliding_windows
+from t2t_keras.evaluation.perplexity import perplexities
 
 
 def test_measures_of_a_model_of_known_probabilities():
@@ -40,26 +40,3 @@ def test_what_is_no_log_probability_of_texts_is_refused(texts, values, message):
 def test_texts_of_bytes_and_generators_are_measured():
     expected = perplexities(["ä b", "c"], [-3.0, -1.0], [4, 2])
     assert perplexities((text for text in ["ä b".encode(), b"c"]), [-3, -1], [4, 2]) == expected
-
-
-@pytest.mark.parametrize("count", [1, 7, 8, 9, 23])
-@pytest.mark.parametrize("stride", [1, 3, 8])
-def test_windows_score_each_token_once_with_enough_context(count, stride):
-    scored = []
-    for window in sliding_windows(count, 8, stride):
-        assert window.end - window.start <= 8
-        assert window.start == 0 or window.scored - window.start == 8 - stride
-        scored.extend(range(window.scored, window.end))
-    assert scored == list(range(count))
-
-
-@pytest.mark.parametrize(("sizes", "message"), [
-    ((20, 8, 0), "give 1 to 8"),
-    ((20, 8, 9), "give 1 to 8"),
-    ((20, 8, 2.0), "stride is 2.0: give a whole number"),
-    ((20, 8.5, 2), "length is 8.5: give a whole number"),
-    ((-1, 8, 2), "count is -1: give a whole number"),
-])  # fmt: skip
-def test_windows_of_no_size_are_refused(sizes, message):
-    with pytest.raises(InputError, match=message):
-        list(sliding_windows(*sizes))

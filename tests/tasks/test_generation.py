@@ -11,6 +11,7 @@ import tensorflow as tf
 import t2t_keras as t2t
 from pipelines.modes import Mode
 from t2t_keras import ops
+from t2t_keras.data.plain_text import TextStream
 from t2t_keras.errors import InputError
 from t2t_keras.settings import SamplingSettings
 from t2t_keras.tasks import search
@@ -56,6 +57,33 @@ def test_a_score_is_the_sum_of_the_log_probabilities(made):
     np.testing.assert_allclose(found.log_probabilities, log_p(made, lines), rtol=1e-4)
     tokens = made.tokenizer.encode(lines).row_lengths() + 1
     np.testing.assert_array_equal(found.lengths, tokens)
+
+
+@pytest.mark.parametrize("across", [True, False])
+def test_windows_of_a_stream_score_each_token_by_its_context(made, across):
+    texts, length, stride = tiny.LINES[:6], 16, 5
+    ids = [[*row, made.tokenizer.eos_id] for row in made.tokenizer.encode(texts).to_list()]
+    stream, starts = np.concatenate(ids), np.cumsum([0, *map(len, ids)])
+    before = np.concatenate([[made.tokenizer.bos_id, *row[:-1]] for row in ids])
+    expected = []
+    for place, token in enumerate(stream):
+        first = max(0, -(-(place + 1 - length) // stride)) * stride  # of the window that counts it
+        if not across:
+            first = max(first, starts[starts <= place][-1])
+        logits = made.model({"target_ids": before[np.newaxis, first : place + 1].astype("int32")})
+        logits = logits[0, -1].numpy().astype("float64")
+        expected.append(logits[token] - np.log(np.exp(logits).sum()))
+    batches = TextStream(32, length, across_texts=across, stride=stride)
+    found = [made.score_rows(*batch) for batch in batches(t2t.encode_texts(texts, made.tokenizer))]
+    assert sum(int(tf.reduce_sum(scores.lengths)) for scores in found) == len(stream)
+    log_p = np.concatenate([scores.log_probabilities for scores in found])
+    sums = np.concatenate([scores.lengths for scores in found])
+    bounds = np.cumsum([0, *sums[sums > 0]])
+    np.testing.assert_allclose(
+        log_p[sums > 0],
+        [sum(expected[a:b]) for a, b in itertools.pairwise(bounds)],
+        rtol=1e-4,
+    )
 
 
 def test_greedy_search_takes_the_likeliest_token_after_each():
@@ -132,6 +160,8 @@ def test_a_bundle_and_an_export_answer_the_same(made, tmp_path):
 def test_what_cannot_be_continued_is_refused_by_its_place(made):
     with pytest.raises(InputError, match=r"texts\[1\] has more than 39 tokens.*shorten it"):
         made(["a", "a b " * 40])
+    with pytest.raises(InputError, match=r"texts\[70\] has more than 39 tokens"):
+        made.predict(["a"] * 70 + ["a b " * 40] + ["b"] * 9, batch_size=8)
     with pytest.raises(InputError, match=r"texts\[0\] has more than 40 tokens"):
         made.score(["a b " * 40])
     for call in (made, made.n_best, made.sample, made.score):
