@@ -1,4 +1,4 @@
-"""Scores a trained model: BLEU, chrF, chrF++ and TER of its translations of a split or of files.
+"""Scores a trained model on a split or on files: BLEU, chrF, chrF++ and TER of its translations.
 
 python -m pipelines.evaluate --workdir=runs/grammar --split=test
 python -m pipelines.evaluate --workdir=runs/grammar --source=text.en --reference=text.de
@@ -12,11 +12,11 @@ the run's values.
 
 --baseline adds a paired bootstrap test against another system's translations, --by_length BLEU by
 source length, --compound_split the tokenized BLEU of the paper's English-German figures. Parses are
-scored by EVALB's rules, with the parameters of --parameters.
+scored by EVALB's rules, with the parameters of --parameters. The scores of a language model are its
+perplexity by token and by word, and its bits per byte; --stride computes them in windows.
 """
 
 import dataclasses
-import functools
 import json
 import os
 import tempfile
@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from pipelines import app
 from pipelines.corpora import Direction
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, TextError
 
 WORKDIR = app.define_workdir("Folder of a run. Give this or --model; no default.")
 MODEL = app.define_model("--workdir")
@@ -41,7 +41,8 @@ SOURCE = app.define_path(
 REFERENCE = app.define_path(
     "reference",
     "Reference translations of --source, line by line, one for each time the flag is given; for "
-    "parsing the trees, without --source; default: those of --split.",
+    "parsing the trees and for a language model the texts, without --source; default: those of "
+    "--split.",
     several=True,
 )
 TOKENIZE = flags.DEFINE_string(
@@ -68,6 +69,14 @@ PARAMETERS = flags.DEFINE_string(
     "",
     "EVALB parameter file, for parsing; empty: the settings of COLLINS.prm.",
 )
+STRIDE = flags.DEFINE_integer(
+    "stride",
+    None,
+    "For a language model: score windows of the run's `data.max_length` tokens, of which each "
+    "begins this many tokens after the one before; fewer give each token more context and take "
+    "longer. Default: each line alone, or, of a stream, windows that do not overlap.",
+    lower_bound=1,
+)
 ERRORS = app.define("errors")
 LANGUAGES = app.define_languages("every direction of the run")
 OUTPUT = app.define_path(
@@ -79,7 +88,15 @@ DECODING = app.define_decoding(without=("protected_pattern",))
 override_data = app.define_data_fields()
 HEADINGS = {
     "texts": ("split", "source", "reference", "errors", "output", "config.data", *LANGUAGES),
-    "scores": ("tokenize", "lowercase", "baseline", "by_length", "compound_split", "parameters"),
+    "scores": (
+        "tokenize",
+        "lowercase",
+        "baseline",
+        "by_length",
+        "compound_split",
+        "parameters",
+        "stride",
+    ),
     "model and search": DECODING,
     "speed": ("batch_size", "parallel_batches"),
 }
@@ -108,13 +125,15 @@ class _Examples(NamedTuple):
 
 
 _OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
+_OF_MODEL = ("checkpoint", "ensemble_mean", "max_source_length")
+_OF_OUTPUTS = ("output", *(name for name in DECODING if name not in _OF_MODEL))
 
 
 def main():
     from pipelines import devices
     from pipelines.directions import check_languages, languages_of
     from pipelines.pretrained import workdir_of
-    from pipelines.tasks import TextTask, make_task
+    from pipelines.tasks import make_task
     from pipelines.workdir import Workdir
     from t2t_keras.evaluation.bracketing import read_parameters
     from t2t_keras.evaluation.text import make_bleu
@@ -133,14 +152,7 @@ def main():
     config = workdir.load_config()
     override_data(config)
     task = make_task(config)
-    if ERRORS.present:
-        if not isinstance(task, TextTask):
-            raise InputError("--errors is for text, and trees must be UTF-8: leave it out.")
-        config.data.errors = ERRORS.value
-    if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
-        raise InputError(f"--{', --'.join(_OF_BLEU)} are only for translation: leave them out.")
-    if PARAMETERS.value and task.metric != "f1":
-        raise InputError("--parameters is only for parsing: leave it out.")
+    _check_flags(task)
     parameters = read_parameters(PARAMETERS.value) if PARAMETERS.value else None
     parts = _read_examples(task)
     tokenizers = [_tokenizer(task, part.direction) for part in parts]
@@ -151,13 +163,35 @@ def main():
     languages = [languages_of(config, part.direction, predict) for part in parts]
     for part, codes in zip(parts, languages, strict=True):
         check_languages(predict, part.direction.languages if part.direction else codes)
-    predictors = [functools.partial(predict, **codes) for codes in languages]
+    stride = {} if STRIDE.value is None else {"stride": STRIDE.value}
     results = [
-        _score(task, *row, baseline, parallel_batches, parameters)
-        for row in zip(parts, predictors, tokenizers, strict=True)
+        _score(
+            task, part, tokenize, baseline, parallel_batches, parameters, predict, codes | stride
+        )
+        for part, codes, tokenize in zip(parts, languages, tokenizers, strict=True)
     ]
     seconds = round(time.monotonic() - started, 1)
     print(json.dumps(_summary(parts, results) | {"seconds": seconds}))
+
+
+def _check_flags(task):
+    """Raises InputError for a flag of another task; lets --errors override the run's value."""
+    if ERRORS.present:
+        if "errors" not in task.config.data:
+            raise InputError("--errors is for text, and trees must be UTF-8: leave it out.")
+        task.config.data.errors = ERRORS.value
+    if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
+        raise InputError(f"--{', --'.join(_OF_BLEU)} are only for translation: leave them out.")
+    if task.metric == "perplexity":
+        for name in _OF_OUTPUTS:
+            if flags.FLAGS[name].present:
+                raise InputError(
+                    f"--{name} is for outputs, and perplexity needs none: leave it out."
+                )
+    elif STRIDE.value is not None:
+        raise InputError("--stride is only for language models: leave it out.")
+    if PARAMETERS.value and task.metric != "f1":
+        raise InputError("--parameters is only for parsing: leave it out.")
 
 
 def _summary(parts, results):
@@ -180,15 +214,23 @@ def _summary(parts, results):
     }
 
 
-def _score(task, part, predict, tokenize, baseline, parallel_batches, parameters):
+def _score(task, part, tokenize, baseline, parallel_batches, parameters, predictor, options):
     """Returns the scores of one part, a JSON-able dict."""
     from t2t_keras.tasks.text_io import map_by_length
 
     inputs, references = part.inputs, part.references
-    results = map_by_length(
-        predict, inputs, BATCH_SIZE.value, num_parallel_batches=parallel_batches
-    )
-    outputs = list(tqdm(results, total=len(inputs), unit=" lines", disable=None))
+
+    def answer(function, items):
+        found = map_by_length(
+            function, items, BATCH_SIZE.value, num_parallel_batches=parallel_batches
+        )
+        total = len(items) if isinstance(items, list) else None
+        return tqdm(found, total=total, unit=" lines", disable=None)
+
+    try:
+        outputs = list(task.outputs(predictor, inputs, answer, **options))
+    except TextError as error:
+        raise InputError(f"line {error.index + 1} {error.reason}") from error
     if OUTPUT.value:
         _write(outputs, OUTPUT.value)
     try:

@@ -231,10 +231,11 @@ def _validation_of(task, model, predict, part, direction, batches):
 
 def make_plateau_monitors(task, log):
     """Returns the `PlateauMonitor`s of the validations in a `MetricsLog`."""
-    return [
-        PlateauMonitor(log, f"validation_{task.likelihood}", "min", training=task.likelihood),
-        PlateauMonitor(log, f"validation_{task.metric}", "max"),
-    ]
+    name = f"validation_{task.likelihood}"
+    found = [PlateauMonitor(log, name, "min", training=task.likelihood)]
+    if task.metric != task.likelihood:
+        found.append(PlateauMonitor(log, f"validation_{task.metric}", "max"))
+    return found
 
 
 def choose_split(task, split):

@@ -78,7 +78,7 @@ class Corpus:
         256,
         _COUNT,
         "Maximum tokens of a side, end included; longer training pairs are dropped, texts to "
-        "classify are truncated.",
+        "classify are truncated, and a stream has rows of this length.",
     )
     tokens_per_batch: int = setting(
         25_000, _COUNT_OR_0, "Maximum tokens of a side of a global batch, with padding; or 0.", YES
@@ -117,12 +117,9 @@ class Texts:
 
 
 @dataclasses.dataclass
-class Pairs:
-    """Fields of config.data for tasks whose targets are sequences."""
+class Batching:
+    """Fields of config.data for tasks that predict tokens."""
 
-    max_length_ratio: float = setting(
-        4.0, _POSITIVE, "Maximum ratio of the tokens of both sides; other pairs are dropped."
-    )
     batching: str = setting(
         "auto",
         _BATCHING,
@@ -130,6 +127,15 @@ class Pairs:
         "compiles the steps (each shape, and packed rows have one) and each micro-batch has room "
         "for a row, else buckets.",
         YES,
+    )
+
+
+@dataclasses.dataclass
+class Pairs(Batching):
+    """Fields of config.data for tasks whose targets are sequences."""
+
+    max_length_ratio: float = setting(
+        4.0, _POSITIVE, "Maximum ratio of the tokens of both sides; other pairs are dropped."
     )
 
 
@@ -181,11 +187,33 @@ class Trees:
 
 
 @dataclasses.dataclass
-class Classes:
+class SingleTexts:
+    """Fields of config.data for tasks of single texts."""
+
+    text_feature: str = setting("text", Text(), "TFDS's feature that holds the text.")
+
+
+@dataclasses.dataclass
+class PlainText(SingleTexts, Batching):
+    """Fields of config.data for language models."""
+
+    language: str = setting("", Text(), "Ending of the files; empty: a split has only one file.")
+    rows: str = setting(
+        "lines",
+        Choice(("lines", "stream")),
+        "lines: each text alone; stream: all texts, one after another, cut into rows of "
+        "`max_length`.",
+    )
+    across_texts: bool = setting(
+        True, Switch(), "Whether attention in a row of a stream sees the texts before."
+    )
+
+
+@dataclasses.dataclass
+class Classes(SingleTexts):
     """Fields of config.data for classification."""
 
     labels: str = setting("neg,pos", Text(), "The classes, in the order of their probabilities.")
-    text_feature: str = setting("text", Text(), "TFDS's feature that holds the text.")
     label_feature: str = setting("label", Text(), "TFDS's feature that holds the class.")
 
 
@@ -289,6 +317,7 @@ HEAD = settings_of(Head)
 MODEL = settings_of(TransformerConfig)
 MODEL["vocab_size"] = MODEL["vocab_size"]._replace(default=37_000)  # section 5.1
 _OF_THE_DECODER = ("num_decoder_layers", "embedding_sharing", "output_bias", "source_vocab_size")
+_OF_THE_ENCODER = ("num_encoder_layers", "source_vocab_size")
 _KNN = settings_of(KNNSettings)
 _KNN["k"] = Setting(
     0,
@@ -297,6 +326,7 @@ _KNN["k"] = Setting(
 )
 _SEARCH = settings_of(TranslatorSettings, "max_source_length", "exhaustive", "text_language")
 _OF_PARSING = "beam_size", "length_penalty", "max_extra_tokens"
+_OF_GENERATION = *_OF_PARSING, "no_repeat_ngram_size", "repetition_penalty"
 _SEQUENCES = {"model": MODEL, "train": settings_of(Validations), "knn": _KNN}
 _CORPUS, _TEXTS, _PAIRS = map(settings_of, (Corpus, Texts, Pairs))
 FIELDS = {
@@ -314,6 +344,13 @@ FIELDS = {
         "knn": _KNN,
         "data": _CORPUS | _TEXTS | settings_of(Classes),
         "decode": {},
+    },
+    "language_model": {
+        "model": {n: x for n, x in MODEL.items() if n not in _OF_THE_ENCODER},
+        "train": settings_of(Training),
+        "knn": _KNN,
+        "data": _CORPUS | _TEXTS | settings_of(PlainText),
+        "decode": {name: _SEARCH[name] for name in _OF_GENERATION},
     },
 }
 """{task: {part of its config: {name: `Setting`}}}"""

@@ -29,7 +29,7 @@ def reference():
             tasks = [task for task in FIELDS if name in FIELDS[task][part]]
             text = field.text
             if len(tasks) < len(FIELDS):
-                text = f"({' and '.join(tasks)}) {text}"
+                text = f"({', '.join(tasks)}) {text}"
             resuming = may_change(part, field).text
             page += f"| `{name}` | `{field.default!r}` | {field.allowed} | {text} | {resuming} |\n"
     return page

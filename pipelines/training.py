@@ -7,9 +7,9 @@ import numpy as np
 from absl import logging
 
 from pipelines import devices, experiment
+from pipelines.base_tasks import takes_xla, tokens_per_batch
 from pipelines.directions import directions_of, parts_of
 from pipelines.fields import config_diff
-from pipelines.tasks import takes_xla, tokens_per_batch
 from t2t_keras.analysis.plots import draw_curves
 from t2t_keras.data.shards import open_shards
 from t2t_keras.data.streams import (
@@ -82,8 +82,8 @@ def _check_workers(task, workdir):
 
 def _require_known_model(task):
     """Raises InputError, before any work, if a user's task makes a model that can't be saved."""
-    is_own = type(task).make_model.__module__ != "pipelines.tasks"  # ours need not be made twice
-    if is_own and issubclass(task.predictor, Predictor):
+    is_ours = type(task).make_model.__module__.startswith("pipelines.")  # need not be made twice
+    if not is_ours and issubclass(task.predictor, Predictor):
         require_savable(task.predictor, task.make_model())
 
 

@@ -8,9 +8,10 @@ import re
 
 from absl import logging
 
+from pipelines.base_tasks import tokens_per_batch
 from pipelines.directions import parts_of, split_of
 from pipelines.fields import fixed_fields, read_config, restored_config, task_name
-from pipelines.tasks import make_task, tokens_per_batch
+from pipelines.tasks import make_task
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import text_digests
 from t2t_keras.data.files import (
@@ -145,6 +146,12 @@ class Workdir:
         if not self._config.exists():
             return
         old = self.load_config()
+        tasks = [task_name(each) for each in (old, config)]
+        if tasks[0] != tasks[1]:
+            raise InputError(
+                f"{self.path} holds a run of task {tasks[0]!r}, not {tasks[1]!r}: give another "
+                "--workdir."
+            )
         if tokenizer_exists(self.vocabulary) or self.tokens.exists():
             # A pretrained model comes with its tokenizer and without data.
             imported = initial_path(self.checkpoints).exists() and not self.tokens.exists()

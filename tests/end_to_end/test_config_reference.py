@@ -4,7 +4,7 @@ import pytest
 
 from pipelines.fields import FIELDS
 from pipelines.reference import reference
-from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
+from t2t_keras.tasks.search_settings import GeneratorSettings, ParserSettings, TranslatorSettings
 from tests.end_to_end.binaries import ROOT
 
 PAGE = ROOT / "pipelines" / "configs" / "README.md"
@@ -37,6 +37,7 @@ PAPERS = {"beam_size": 21, "length_penalty": 0.3, "max_extra_tokens": 300}  # ws
 
 @pytest.mark.parametrize(("kind", "task", "others"), [
     (TranslatorSettings, "translation", {}), (ParserSettings, "parsing", PAPERS),
+    (GeneratorSettings, "language_model", {}),
 ])  # fmt: skip
 def test_a_predictor_decodes_as_the_config_of_its_task(kind, task, others):
     for name, field in FIELDS[task]["decode"].items():
