@@ -363,6 +363,8 @@ def test_a_pretrained_model_of_many_languages(place):
 
 example("other_tasks.md", "sentence_polarity.py")  # test_classification_binaries.py runs it
 example("other_tasks.md", "wsj_parsing_small.py")  # test_parsing_binaries.py runs it
+example("other_tasks.md", "multi30k_de_lm")  # test_language_model_binaries.py runs it
+example("other_tasks.md", "generator.sample")  # and this
 CLASSIFIER = example("other_tasks.md", "TransformerClassifier")
 TAGGER = example("other_tasks.md", "layers.PostNorm")
 
