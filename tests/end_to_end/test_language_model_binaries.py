@@ -151,14 +151,14 @@ def test_the_binaries_model_lines(folder, tmp_path):
         ("evaluate", f"--source={folder}/test.en", f"--reference={folder}/test.en",
          "give the texts as --reference, without --source"),
         ("translate", "--document", "--document is not for a TextGenerator: leave it out"),
-        ("translate", "--min_target_length=3", "is not a setting of a TextGenerator"),
+        ("translate", "--min_target_length=3", "is not a setting of a Generator"),
         ("translate", "--source_language=de", "--target_language=en", "language"),
         ("visualize", "--sentence=a", f"--output={tmp_path}", "a run of task 'language_model'"),
         ("export", "--shortlist=50", f"--output={tmp_path / 'x'}", "a shortlist is for"),
         ("export", "--signatures=prefix", f"--output={tmp_path / 'x'}", "prefix"),
     ]:  # fmt: skip
         _, stderr = run(command, f"--workdir={workdir}", *flags, stdin=b"a\n", code=1)
-        assert message in stderr.splitlines()[-1], command
+        assert message in stderr.splitlines()[-1], (command, flags)
     translation = f"--config={ROOT}/pipelines/configs/multi30k_en_de.py"
     arguments = [translation, f"--config.data.folder={folder}", f"--workdir={workdir}"]
     _, stderr = run("train", *arguments, code=1)
