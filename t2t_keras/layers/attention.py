@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.layers import value_checks
 from t2t_keras.layers.basic import (
     Dropout,
     FusedProjections,
@@ -29,9 +30,9 @@ from t2t_keras.layers.positions import (
     distances,
     positions_of,
     require_in_attention,
+    require_rows,
     step_distances,
 )
-from t2t_keras.layers.value_checks import require_dense
 
 _FORBIDDEN = 1e30
 """Subtracted from a masked score, which it exceeds also at a low temperature; finite,
@@ -89,12 +90,7 @@ def masked(scores, mask):
     scores = scores if scores.dtype == tf.float64 else tf.cast(scores, tf.float32)
     if mask is None:
         return scores
-    return scores - _FORBIDDEN * (1.0 - tf.cast(as_mask(mask), scores.dtype))
-
-
-def as_mask(mask):
-    """Returns a mask as bool; one of 0 and 1, as preprocessing tools make it, counts as bool."""
-    return None if mask is None else tf.cast(mask, tf.bool)
+    return scores - _FORBIDDEN * (1.0 - tf.cast(value_checks.as_mask(mask), scores.dtype))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -136,8 +132,9 @@ class ScaledDotProductAttention(SequenceLayer):
         self.dropout.build((*query_shape[:-1], None))
 
     def call(self, query, key, value, mask=None, positions=None, distance=None):
-        mask = as_mask(mask)
+        mask = value_checks.as_mask(mask)
         scores = self.score(query, key)  # [..., query, key]
+        value_checks.require_broadcastable("mask", mask, scores.shape, "[..., query, key]")
         if positions is not None:
             scores = positions.adjust_scores(scores, query, distance)
         weights = self.normalize(scores, mask)  # [..., query, key]
@@ -305,19 +302,19 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         self.build_attention(model_dim)
 
     def call(self, x, sequences=None, mask=None, return_attention_weights=False):
-        view = self.view(tf.shape(x)[1], sequences, mask)
+        view = self.view(x, sequences, mask)
         query, key_value = self.project(x, view.positions)  # [batch, heads, length, width] each
         y, weights = self.attend(query, *key_value, view)
         return (y, weights) if return_attention_weights else y
 
-    def view(self, length, sequences=None, mask=None):
-        """Returns the `View` of rows of a length, int32 scalar, which a stack makes once.
+    def view(self, x, sequences=None, mask=None):
+        """Returns the `View` of rows, which a stack makes once.
 
-        Other arguments are as for a call; a `View` is returned unchanged.
+        Arguments are as for a call; a `View` is returned unchanged.
         """
         if isinstance(sequences, View):
             return sequences
-        sequences = Sequences.of(sequences, mask)
+        sequences, length = Sequences.of(x, sequences, mask), tf.shape(x)[1]
         mask = attention_mask(sequences, sequences, length if self.causal else None)
         if self.positions is None:  # those of the paper are added to the embedded tokens
             return View(mask)
@@ -440,16 +437,20 @@ class MultiHeadCrossAttention(MultiHeadAttention):
     def call(
         self, x, memory, target=None, source=None, memory_mask=None, return_attention_weights=False
     ):
-        view = self.view(target, source, memory_mask)
+        view = self.view(x, memory, target, source, memory_mask)
         query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
         y, weights = self.attend(query, *self.project_memory(memory), view)
         return (y, weights) if return_attention_weights else y
 
-    def view(self, target=None, source=None, memory_mask=None):
+    def view(self, x, memory, target=None, source=None, memory_mask=None):
         """Returns the `View` of the memory; arguments as for a call, a `View` is unchanged."""
         if isinstance(source, View):
             return source
-        return View(attention_mask(Sequences.of(target), Sequences.of(source, memory_mask)))
+        require_rows(memory, "memory")
+        queries, keys = Sequences.of(x, target), Sequences.of(memory, source, memory_mask, "memory")
+        if (queries.segments is None) != (keys.segments is None):
+            raise InputError("target and source: give segments of both, or of neither.")
+        return View(attention_mask(queries, keys))
 
     def project_memory(self, memory):
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""
@@ -484,28 +485,23 @@ class Sequences(NamedTuple):
     positions: tf.Tensor | None = None
 
     @classmethod
-    def of(cls, sequences, mask=None):
-        """Returns the given `Sequences` of a layer, or else `Sequences` made from its mask."""
+    def of(cls, x, sequences, mask=None, name="x"):
+        """Returns the given `Sequences` of rows x, or else `Sequences` made from their mask."""
         if sequences is None:
-            return cls(as_mask(mask))
-        fields = sequences if isinstance(sequences, (tuple, list)) else ()
+            return cls(value_checks.row_mask("mask", mask, x, name))
         # A loaded functional model has made a list of them.
+        is_named = isinstance(sequences, (tuple, list)) and not isinstance(sequences, View)
+        fields = sequences if is_named else ()
         if len(fields) != 3 or not all(x is None or hasattr(x, "shape") for x in fields):
             raise InputError(
                 f"a {type(sequences).__name__} is given as the Sequences of rows: give a mask by "
                 "its name, mask= (memory_mask= for a memory), or layers.Sequences(mask)."
             )
-        found = cls(*sequences)
-        return found._replace(mask=as_mask(found.mask))
-
-
-def require_sequences(ids):
-    """Raises InputError for ids that are not sequences, [batch, length]."""
-    require_dense("ids", ids)
-    if ids.shape.rank != 2 or ids.shape[1] == 0:
-        raise InputError(
-            f"ids have shape {ids.shape}: give [batch, length], and each sequence at least its end "
-            "or start id."
+        mask, segments, positions = sequences
+        return cls(
+            value_checks.row_mask("mask", mask, x, name),
+            value_checks.row_integers("segments", segments, x, name),
+            value_checks.row_integers("positions", positions, x, name, broadcast=True),
         )
 
 

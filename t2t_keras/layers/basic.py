@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_positive, require_rate
 
 _COLLECTION = "t2t_keras_rematerialized"  # of a graph: [(name of a value, function)]
 
@@ -238,6 +238,7 @@ class LayerNorm(SequenceLayer):
 
     def __init__(self, epsilon=1e-6, **kwargs):
         super().__init__(autocast=False, **kwargs)
+        require_positive("epsilon", epsilon)
         self.epsilon = epsilon
 
     def build(self, input_shape):
@@ -260,7 +261,7 @@ class Dropout(Rematerialized, keras.layers.Dropout):
     Args: as for the Keras layer, rate and seed; noise_shape is None.
 
     Raises:
-        InputError: if noise_shape is given.
+        InputError: if rate is not of at least 0 and less than 1, or noise_shape is given.
 
     Example:
         >>> float(tf.reduce_max(layers.Dropout(0.5)(tf.ones([9, 9]), training=True)))
@@ -273,6 +274,7 @@ class Dropout(Rematerialized, keras.layers.Dropout):
                 f"noise_shape is {noise_shape}, but this layer drops single elements: use "
                 "keras.layers.Dropout."
             )
+        require_rate("rate", rate)
         super().__init__(rate, seed=seed, **kwargs)
 
     def call(self, inputs, training=False):
@@ -294,7 +296,12 @@ def next_seed(generator):
 
 
 def deserialize(part):
-    """Returns the Keras object of a saved config, a dict; returns an object or None unchanged."""
+    """Returns the Keras object of a saved config, a dict; returns an object or None unchanged.
+
+    Raises InputError for a name.
+    """
+    if isinstance(part, str):
+        raise InputError(f"{part!r} is only a name: give an object, such as layers.Softmax().")
     return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
 
 

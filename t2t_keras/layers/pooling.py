@@ -6,6 +6,9 @@ Padding has no weight; a row that is all padding gives zeros.
 import keras
 import tensorflow as tf
 
+from t2t_keras.layers.positions import require_rows
+from t2t_keras.layers.value_checks import row_mask
+
 
 class Pooling(keras.layers.Layer):
     """A weighted sum of the positions; a subclass defines their weights.
@@ -23,7 +26,8 @@ class Pooling(keras.layers.Layer):
         self.supports_masking = True
 
     def call(self, x, mask=None):
-        real = tf.ones(tf.shape(x)[:2], tf.bool) if mask is None else tf.cast(mask, tf.bool)
+        require_rows(x)
+        real = tf.ones(tf.shape(x)[:2], tf.bool) if mask is None else row_mask("mask", mask, x)
         return self.pool(x, real)
 
     def pool(self, x, real):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import SequenceLayer
-from t2t_keras.layers.value_checks import length_check
+from t2t_keras.layers.value_checks import length_check, row_integers, row_mask
 
 
 class PositionEmbedding(SequenceLayer):
@@ -104,10 +104,22 @@ def require_in_attention(positions):
         )
 
 
-def require_rows(x):
+def require_rows(x, name="x"):
     """Raises InputError for embedded tokens that are not [batch, length, model_dim]."""
     if x.shape.rank != 3:
-        raise InputError(f"x has shape {x.shape}: give embedded tokens [batch, length, model_dim].")
+        raise InputError(
+            f"{name} has shape {x.shape}: give embedded tokens [batch, length, model_dim]."
+        )
+
+
+def require_places(x, positions, mask):
+    """Returns the positions and the mask of embedded tokens x as tensors; None: None.
+
+    Raises InputError for another shape or kind than `PositionEmbedding` describes.
+    """
+    require_rows(x)
+    positions = row_integers("positions", positions, x, broadcast=True)
+    return positions, row_mask("mask", mask, x)
 
 
 def positions_of(length, sequences):
@@ -171,7 +183,7 @@ class SinusoidalPositions(PositionEmbedding):
     """
 
     def call(self, x, positions=None, mask=None):
-        require_rows(x)
+        positions, mask = require_places(x, positions, mask)
         known = ops.arange(tf.shape(x)[1]) if positions is None else positions
         encodings = tf.cast(self.encode(known, x.shape[-1]), x.dtype)
         return x + (of_real_positions(encodings, mask) if positions is None else encodings)
@@ -228,7 +240,7 @@ class LearnedPositions(PositionEmbedding):
         )
 
     def call(self, x, positions=None, mask=None):
-        require_rows(x)
+        positions, mask = require_places(x, positions, mask)
         table = tf.cast(self.table, x.dtype)
         if positions is None:
             return x + of_real_positions(self._first_rows(table, x.shape[1], x), mask)

@@ -1,4 +1,4 @@
-"""Checks of a batch: ids outside the vocabulary, labels outside the classes, rows too long.
+"""Checks of masks and of a batch: ids outside the vocabulary, labels of no class, rows too long.
 
 TensorFlow's CPU kernels refuse such values but do not name the input; GPU kernels and XLA continue,
 and one invalid label makes all weights NaN. `checked` examines a batch on the host, outside of what
@@ -81,6 +81,98 @@ def require_dense(name, values):
             f"{name} are a RaggedTensor of shape {values.shape}: give {name}.to_tensor(), rows of "
             "one length with 0 as padding."
         )
+
+
+def require_sequences(ids):
+    """Raises InputError for ids that are not sequences, [batch, length]."""
+    require_dense("ids", ids)
+    if ids.shape.rank != 2 or ids.shape[1] == 0:
+        raise InputError(
+            f"ids have shape {ids.shape}: give [batch, length], and each sequence at least its end "
+            "or start id."
+        )
+
+
+def as_mask(mask):
+    """Returns a mask as bool; one of 0 and 1, as preprocessing tools make it, counts as bool.
+
+    Raises InputError for floats below 0, as other libraries add to scores of masked keys; in a
+    graph `tf.errors.InvalidArgumentError` when it runs.
+    """
+    if mask is None:
+        return None
+    mask = tf.convert_to_tensor(mask)
+    text = f"a mask is {mask.dtype.name}, with values below 0: give bool, True where to attend."
+    if mask.dtype.is_floating:
+        is_mask = tf.reduce_all(mask >= 0)
+        if not tf.executing_eagerly():
+            with tf.control_dependencies([tf.debugging.Assert(is_mask, [text])]):
+                return tf.cast(mask, tf.bool)
+    else:
+        text = f"a mask is {mask.dtype.name}: give bool, True where to attend."
+        is_mask = mask.dtype.is_bool or mask.dtype.is_integer
+    if not is_mask:
+        raise InputError(text)
+    return tf.cast(mask, tf.bool)
+
+
+def row_mask(name, mask, x, rows="x"):
+    """Returns the mask of rows x [batch, length, ...] as bool [batch, length]; None: None.
+
+    Raises InputError for another shape, as far as it is known, or kind.
+    """
+    if mask is None:
+        return None
+    require_dense(name, mask)
+    mask = as_mask(mask)
+    if not mask.shape.is_compatible_with(x.shape[:2]):
+        raise _wrong_shape(name, mask.shape, f"[batch, length], here {x.shape[:2]} as {rows}")
+    return mask
+
+
+def row_integers(name, values, x, rows="x", broadcast=False):
+    """Returns integers [batch, length] of rows x [batch, length, ...] as a tensor; None: None.
+
+    With `broadcast` they may be broadcastable to that shape. Raises InputError for another shape,
+    as far as it is known, or kind.
+    """
+    if values is None:
+        return None
+    require_dense(name, values)
+    values = tf.convert_to_tensor(values)
+    if not values.dtype.is_integer:
+        raise InputError(
+            f"{name} are {values.dtype.name}: give integers; a mask is given as mask=."
+        )
+    form = f"[batch, length], here {x.shape[:2]} as {rows}"
+    if broadcast:
+        require_broadcastable(name, values, x.shape[:2], form)
+    elif not values.shape.is_compatible_with(x.shape[:2]):
+        raise _wrong_shape(name, values.shape, form)
+    return values
+
+
+def require_broadcastable(name, values, shape, form):
+    """Raises InputError for a tensor that cannot be broadcast to a static shape; None may.
+
+    `form` is the shape in words.
+    """
+    if values is None:
+        return
+    sizes, wanted = values.shape, shape
+    known = sizes.rank is not None and wanted.rank is not None
+    if known and (
+        sizes.rank > wanted.rank
+        or any(
+            size not in (1, None) and other is not None and size != other
+            for size, other in zip(reversed(list(sizes)), reversed(list(wanted)), strict=False)
+        )
+    ):
+        raise _wrong_shape(name, sizes, f"{form}, {wanted}, or broadcastable to it")
+
+
+def _wrong_shape(name, shape, form):
+    return InputError(f"{name} has shape {shape}: give {form}.")
 
 
 def require_no_float16(weights):

@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError, require_rate, require_whole_number
-from t2t_keras.layers.attention import Sequences, require_sequences
+from t2t_keras.layers.attention import Sequences
 from t2t_keras.layers.basic import Dropout, next_seed
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.pooling import POOLINGS
-from t2t_keras.layers.value_checks import Limit
+from t2t_keras.layers.value_checks import Limit, require_sequences
 from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel

@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import Sequences, require_sequences
+from t2t_keras.layers.attention import Sequences
 from t2t_keras.layers.basic import Dropout
-from t2t_keras.layers.value_checks import Limit
+from t2t_keras.layers.value_checks import Limit, require_sequences
 from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel

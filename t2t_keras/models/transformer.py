@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import KeyValue, Sequences, View, padding_mask, require_sequences
+from t2t_keras.layers.attention import KeyValue, Sequences, View, padding_mask
 from t2t_keras.layers.basic import Dropout, SequenceLayer, parts_of
-from t2t_keras.layers.value_checks import Limit
+from t2t_keras.layers.value_checks import Limit, require_sequences
 from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel
@@ -152,7 +152,7 @@ class Encoder(ConfiguredLayer):
             layer.build(input_shape)
 
     def call(self, x, source=None, mask=None, return_attention_weights=False):
-        view = self.layers[0].attention.view(tf.shape(x)[1], source, mask)  # of all layers
+        view = self.layers[0].attention.view(x, source, mask)  # of all layers
         all_weights = []
         for layer in self.layers:
             x, weights = layer(x, view, return_attention_weights=True)
@@ -319,8 +319,8 @@ class Decoder(ConfiguredLayer):
         return_attention_weights=False,
     ):
         first = self.layers[0]  # its views are those of all layers
-        self_view = first.self_attention.view(tf.shape(x)[1], target, x_mask)
-        cross_view = first.cross_attention.view(target, source, memory_mask)
+        self_view = first.self_attention.view(x, target, x_mask)
+        cross_view = first.cross_attention.view(x, memory, target, source, memory_mask)
         all_weights = []
         for layer in self.layers:
             x, *weights = layer(x, memory, self_view, cross_view, return_attention_weights=True)

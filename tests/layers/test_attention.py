@@ -218,3 +218,61 @@ def test_a_mask_in_the_place_of_sequences_is_refused_by_its_name(attend, rows, f
     mask = np.ones([rows, 3], bool)  # three rows look like the three fields of Sequences
     with pytest.raises(InputError, match="give a mask by its name, mask="):
         attend(tf.ones([rows, 3, 8]), form(mask))
+
+
+@pytest.mark.parametrize("attend", [LAYERS[0], LAYERS[1], LAYERS[2], t2t.models.Encoder(CONFIG)])
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        *(
+            ({field: np.ones(shape, "int32")}, rf"{field} has shape .*give \[batch, length\]")
+            for field in ("mask", "segments", "positions")
+            for shape in ([2, 2], [3, 3], [2, 3, 1])
+        ),
+        ({"mask": np.ones([1, 3], bool)}, "mask has shape"),
+        ({"mask": np.ones([3], bool)}, "mask has shape"),
+        ({"mask": np.array([[0, 0, -1e9]] * 2)}, "with values below 0: give bool"),
+        ({"mask": np.array([["a"] * 3] * 2)}, "a mask is string: give bool"),
+        ({"segments": np.ones([1, 3], "int32")}, "segments has shape"),
+        ({"segments": np.ones([2, 3])}, "segments are float.*: give integers"),
+        ({"positions": np.ones([2, 3], bool)}, "positions are bool: give integers"),
+    ],
+)
+def test_rows_of_another_shape_or_kind_are_refused(attend, rows, text):
+    x = tf.ones([2, 3, 8])
+    with pytest.raises(InputError, match=text):
+        attend(x, Sequences(**{name: tf.constant(value) for name, value in rows.items()}))
+    if "mask" in rows:
+        with pytest.raises(InputError, match=text):
+            attend(x, mask=rows["mask"])
+
+
+def test_a_memory_and_its_rows_are_checked():
+    x, memory, cross = tf.ones([2, 3, 8]), tf.ones([2, 5, 8]), LAYERS[3]
+    segments = Sequences(segments=tf.ones([2, 5], tf.int32))
+    with pytest.raises(InputError, match=r"mask has shape .* here \(2, 5\) as memory"):
+        cross(x, memory, memory_mask=np.ones([2, 3], bool))
+    with pytest.raises(InputError, match="give segments of both, or of neither"):
+        cross(x, memory, source=segments)
+    with pytest.raises(InputError, match="memory has shape"):
+        cross(x, memory[:, 0])
+    with pytest.raises(InputError, match=r"mask has shape \(2, 5\): give \[..., query, key\]"):
+        ScaledDotProductAttention()(x, memory, memory, mask=np.ones([2, 5], bool))
+
+
+def test_a_mask_that_is_added_to_scores_is_refused_in_a_graph():
+    attend = tf.function(lambda x, mask: LAYERS[0](x, mask=mask))
+    x = tf.constant(rng.normal(size=(2, 3, 8)), tf.float32)
+    np.testing.assert_allclose(attend(x, MASK.astype("float32")), LAYERS[0](x, mask=MASK))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="values below 0"):
+        attend(x, tf.constant([[0.0, 0.0, -1e9]] * 2))
+
+
+def test_names_in_the_place_of_objects_are_refused():
+    for make in (
+        lambda: MultiHeadSelfAttention(2, 4, attention="additive"),
+        lambda: MultiHeadSelfAttention(2, 4, positions="rotary"),
+        lambda: ScaledDotProductAttention("hard"),
+    ):
+        with pytest.raises(InputError, match="is only a name: give an object"):
+            make()

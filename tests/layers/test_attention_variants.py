@@ -41,6 +41,20 @@ def test_masked_keys_have_weight_0_at_every_temperature(normalize):
     assert np.sum(weights) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("kind", [TemperedSoftmax, HardMax])
+@pytest.mark.parametrize("temperature", [1e-30, 1e-38, 5e-324])
+def test_scores_that_a_low_temperature_would_make_infinite(kind, temperature):
+    scores = np.array([[3e5, 2e5, -4e5, 2e5], [-7.0, 3.0, 5.0, 4.0]], "float32")  # 3e5 / T: inf
+    mask = np.array([[False, True, True, False], [True, True, False, True]])
+    np.testing.assert_array_equal(kind(temperature)(tf.constant(scores)), np.eye(4)[[0, 2]])
+    with tf.GradientTape() as tape:
+        given = tf.constant(scores)
+        tape.watch(given)
+        weights = kind(temperature)(given, mask)
+    np.testing.assert_array_equal(weights, np.eye(4)[[1, 3]])
+    assert np.all(np.isfinite(tape.gradient(weights, given)))
+
+
 def test_hard_attention_takes_the_value_of_the_best_key():
     query, key, value = (rng.normal(size=(2, 5, 8)).astype("float32") for _ in range(3))
     found, _ = ScaledDotProductAttention(HardMax(1.0))(query, key, value)

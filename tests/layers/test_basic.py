@@ -94,3 +94,19 @@ def test_a_size_that_is_no_size_is_refused_by_its_name(name, make, value):
         make(value)
     made, same = make(np.int64(4)), make(4)
     assert json.dumps(made.get_config()) == json.dumps(same.get_config() | {"name": made.name})
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), "0.1", None])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("rate", Dropout),
+        ("rate", lambda n: layers.FeedForward(8, n)),
+        ("rate", lambda n: layers.ScaledDotProductAttention(dropout=n)),
+        ("epsilon", layers.LayerNorm),
+        ("epsilon", lambda n: layers.PreNorm(epsilon=n)),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_by_its_name(name, make, value):
+    with pytest.raises(InputError, match=f"{name} is {value!r}: give a "):
+        make(value)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras.errors import InputError
 from t2t_keras.layers.pooling import POOLINGS
 from tests import reference
 
@@ -32,6 +33,16 @@ def test_padding_has_no_weight(name):
     for row in range(2):
         np.testing.assert_allclose(pooled[row], by_hand(name, layer, X[row][REAL[row]]), rtol=1e-5)
     np.testing.assert_array_equal(pooled[2], np.zeros(4))
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_rows_and_masks_of_other_shapes_are_refused(name):
+    for shape in ([3, 1], [1, 5], [5], [3, 5, 1]):
+        with pytest.raises(InputError, match=r"mask has shape .*: give \[batch, length\]"):
+            made(name)(X, mask=np.ones(shape, bool))
+    for x in (X[0], X[np.newaxis]):
+        with pytest.raises(InputError, match=r"x has shape .*: give .* \[batch, length"):
+            made(name)(x)
 
 
 @pytest.mark.parametrize("name", POOLINGS)

@@ -112,6 +112,9 @@ def test_invalid_settings_are_refused():
         layers.MultiHeadSelfAttention(2, 5, positions=layers.RotaryPositions())(tf.ones([1, 2, 8]))
     with pytest.raises(InputError, match="max_distance is 0"):
         layers.RelativePositions(0)
+    attend = layers.MultiHeadSelfAttention(2, 4, 3, positions=layers.RelativePositions(2))
+    with pytest.raises(InputError, match="value_dim 4, but the values of attention 3"):
+        attend(tf.ones([1, 2, 8]))
 
 
 @pytest.mark.parametrize("kind", [layers.RotaryPositions, layers.RelativePositions, LinearBiases])
@@ -122,7 +125,7 @@ def test_positions_in_attention_are_not_added_to_tokens(kind):
 
 @pytest.mark.parametrize(
     "positions",
-    [layers.SinusoidalPositions(), layers.LearnedPositions(9), PositionEmbedding(), "rotary", 3],
+    [layers.SinusoidalPositions(), layers.LearnedPositions(9), PositionEmbedding(), 3],
 )
 def test_positions_without_effect_in_attention_are_refused(positions):
     for kind, options in (
@@ -141,3 +144,18 @@ def test_positions_without_effect_in_attention_are_refused(positions):
 def test_positions_are_of_rows_of_tokens(layer, shape):
     with pytest.raises(InputError, match=r"give embedded tokens \[batch, length, model_dim\]"):
         layer(tf.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [layers.SinusoidalPositions(), layers.LearnedPositions(9), layers.FairseqSinusoidalPositions()],
+)
+def test_positions_of_another_shape_or_kind_are_refused(layer):
+    x = tf.zeros([2, 3, 6])
+    for positions in (np.ones([2, 3], bool), np.arange(3.0), np.ones([2, 2], int), [[[1]]]):
+        with pytest.raises(InputError, match=r"positions (are|has shape) .*: give "):
+            layer(x, positions=positions)
+    for mask in (np.ones([2, 2], bool), np.ones([2, 3, 1], bool)):
+        with pytest.raises(InputError, match=r"mask has shape .*: give \[batch, length\]"):
+            layer(x, mask=mask)
+    np.testing.assert_array_equal(layer(x, positions=[0, 1, 2]), layer(x))

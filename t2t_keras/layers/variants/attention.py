@@ -1,11 +1,14 @@
 """Variants of attention: unscaled dot product, softmax with temperature, hard attention."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import require_positive
 from t2t_keras.layers.attention import ScaledDotProductAttention, Softmax, masked
+
+_LOWEST = float(np.finfo("float32").tiny)  # temperature that a float32 number can be divided by
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -45,7 +48,12 @@ class TemperedSoftmax(Softmax):
         self.temperature = temperature
 
     def __call__(self, scores, mask=None):
-        return super().__call__(scores / self.temperature, mask)
+        # Less than the highest score of an allowed key: a low temperature makes none infinite.
+        known = masked(scores, mask)
+        scores = tf.cast(scores, known.dtype)
+        highest = tf.stop_gradient(tf.reduce_max(known, axis=-1, keepdims=True))
+        differences = tf.minimum(scores - highest, 0.0)  # also of masked keys
+        return super().__call__(differences / max(self.temperature, _LOWEST), mask)
 
     def get_config(self):
         return {"temperature": self.temperature}

@@ -56,7 +56,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
 
     def call(self, x, sequences=None, mask=None, return_attention_weights=False):
         length = tf.shape(x)[1]
-        view = self.view(length, sequences, mask)
+        view = self.view(x, sequences, mask)
         query, (key, value) = self.project(x, view.positions)
         blocks, neighbors = Blocks.of(length, self.window), NEIGHBORS[self.causal]
 
@@ -77,11 +77,11 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         y = tf.ensure_shape(y, x.shape)
         return (y, weights) if return_attention_weights else y
 
-    def view(self, length, sequences=None, mask=None):
+    def view(self, x, sequences=None, mask=None):
         """Returns the `View` of rows, by blocks; see `MultiHeadSelfAttention.view`."""
         if isinstance(sequences, View):
             return sequences
-        sequences = Sequences.of(sequences, mask)
+        sequences, length = Sequences.of(x, sequences, mask), tf.shape(x)[1]
         segments = _segments(sequences, length)
         blocks, neighbors = Blocks.of(length, self.window), NEIGHBORS[self.causal]
         mask = self._mask(blocks, segments, neighbors)
@@ -210,7 +210,7 @@ def with_neighbors(x, neighbors, axis):
 def _segments(sequences, length):
     """Returns each position's sequence, 0 on padding, `ops.index_dtype` [batch or 1, length]."""
     if sequences.segments is not None:
-        return ops.to_index(sequences.segments)
+        return tf.maximum(ops.to_index(sequences.segments), 0)  # below 0 is padding, too
     if sequences.mask is not None:
         return ops.to_index(sequences.mask)
     return tf.ones([1, length], ops.index_dtype())

@@ -138,6 +138,12 @@ class RelativePositions(PositionEmbedding):
         return scores + tf.cast(adjustment, scores.dtype)
 
     def adjust_context(self, context, weights, distance):
+        width = self.value_table.shape[-1]
+        if context.shape[-1] != width:
+            raise InputError(
+                f"RelativePositions have value_dim {width}, but the values of attention "
+                f"{context.shape[-1]}: give them the same value_dim."
+            )
         one_hot = self._one_hot(distance, weights.dtype)  # [..., query, key, rows]
         by_row = tf.einsum("...hqk,...qkr->...hqr", weights, one_hot)
         return context + tf.matmul(by_row, tf.cast(self.value_table, weights.dtype))
