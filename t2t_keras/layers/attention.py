@@ -122,6 +122,8 @@ class ScaledDotProductAttention(SequenceLayer):
         (TensorShape([2, 4, 5, 8]), TensorShape([2, 4, 5, 7]))
     """
 
+    in_ctranslate2 = True
+
     def __init__(self, normalize=None, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.normalize = deserialize(normalize) or Softmax()

@@ -26,6 +26,7 @@ class FeedForward(SequenceLayer):
         TensorShape([2, 7, 32])
     """
 
+    in_ctranslate2 = True
     rematerializes = True
 
     def __init__(self, feed_forward_dim, dropout=0.0, activation="relu", **kwargs):

@@ -182,6 +182,8 @@ class SinusoidalPositions(PositionEmbedding):
                 [0.84, 0.54, 0.01, 1.  ]]], dtype=float32)
     """
 
+    in_ctranslate2 = True
+
     def call(self, x, positions=None, mask=None):
         positions, mask = require_places(x, positions, mask)
         known = ops.arange(tf.shape(x)[1]) if positions is None else positions
@@ -218,6 +220,8 @@ class LearnedPositions(PositionEmbedding):
         >>> layers.LearnedPositions(max_positions=512)(tf.zeros([2, 7, 32])).shape
         TensorShape([2, 7, 32])
     """
+
+    in_ctranslate2 = True
 
     def __init__(self, max_positions, **kwargs):
         super().__init__(**kwargs)

@@ -73,6 +73,8 @@ class PostNorm(Residual):
         TensorShape([2, 7, 32])
     """
 
+    in_ctranslate2 = True
+
     def call(self, x, y=None):
         if y is None:
             return x
@@ -98,6 +100,8 @@ class PreNorm(Residual):
         >>> residual(x, sublayer(residual(x))).shape
         TensorShape([2, 7, 32])
     """
+
+    in_ctranslate2 = True
 
     def call(self, x, y=None):
         return self.norm(x) if y is None else x + self.dropout(y)

@@ -11,11 +11,14 @@ for each sentence. `find_translations` removes the first two differences: more h
 than there are beams, and they are ranked by our score.
 """
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.files import write_checksums
 from t2t_keras.errors import InputError
+from t2t_keras.layers import variants
 from t2t_keras.layers.basic import has_form
 from t2t_keras.serving.export import new_version
 from t2t_keras.tasks.translation import Translator
@@ -100,24 +103,38 @@ def _ranked(result, length_penalty):
     return sorted(found, key=lambda hypothesis: -hypothesis[1])
 
 
-_SUPPORTED = {
-    "attention_window": [None],
-    "attention_score": ["scaled_dot_product", "dot_product"],
-    "attention_weights": ["softmax"],
-    "norm": ["post", "pre"],
-    "position_embedding": ["sinusoidal", "learned", "fairseq_sinusoidal"],
-    "feed_forward": ["dense", "convolution"],
-    "activation": ["relu", "gelu", "silu"],
+_TABLES = {
+    "attention_score": variants.ATTENTION_SCORES,
+    "attention_weights": variants.ATTENTION_WEIGHTS,
+    "norm": variants.NORMS,
+    "position_embedding": variants.POSITION_EMBEDDINGS,
+    "feed_forward": variants.FEED_FORWARDS,
+}
+_SUPPORTED = {"attention_window": [None], "activation": ["relu", "gelu", "silu"]} | {
+    field: [name for name, kind in table.items() if vars(kind).get("in_ctranslate2")]
+    for field, table in _TABLES.items()
+}
+_WITH_ANY_VALUE = {  # `_specification` writes them, or they have no effect on a trained model
+    *("vocab_size", "source_vocab_size", "embedding_sharing", "scale_embedding", "output_bias"),
+    *("num_encoder_layers", "num_decoder_layers", "model_dim", "feed_forward_dim"),
+    *("num_heads", "key_dim", "value_dim", "attention_temperature", "fused_qkv", "attention_bias"),
+    *("max_positions", "max_relative_distance", "norm_epsilon"),
+    *("dropout", "attention_dropout", "activation_dropout"),
 }
 
 
 def _require_form(config):
     """Raises InputError for a field that CTranslate2 does not support, and names it."""
-    for field, supported in _SUPPORTED.items():
-        if getattr(config, field) not in supported:
+    for field in (field.name for field in dataclasses.fields(config)):
+        if field not in _WITH_ANY_VALUE and field not in _SUPPORTED:
+            raise InputError(
+                f"the export to CTranslate2 does not know {field} of the config: export a "
+                "SavedModel instead."
+            )
+        if field in _SUPPORTED and getattr(config, field) not in _SUPPORTED[field]:
             raise InputError(
                 f"{field} is {getattr(config, field)!r}, but CTranslate2 has only "
-                f"{' and '.join(map(repr, supported))}: export a SavedModel instead."
+                f"{' and '.join(map(repr, _SUPPORTED[field]))}: export a SavedModel instead."
             )
     if config.key_dim != config.value_dim or config.num_heads * config.key_dim != config.model_dim:
         raise InputError(

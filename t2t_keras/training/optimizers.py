@@ -234,13 +234,6 @@ class Adam(OwnOptimizer, keras.optimizers.Adam):
         _adam_update(self, variable, moments, gradient, learning_rate, constants, self.weight_decay)
 
 
-_OTHER_MATRICES = {  # names that layers give to weights of two axes, besides those in "table"
-    "matrix": "of `SharedEmbedding`, embeddings and output projection",
-    "output_kernel": "of a classifier's `OutputLinear`",
-    "vector": "of `AdditiveAttention`, one of each head",
-}
-
-
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
     """Muon for the matrices of hidden layers, and the paper's Adam for all other weights.
@@ -250,11 +243,11 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
     Adam fits (Liu et al. 2025, arXiv:2502.16982). If several matrices are fused in one kernel, each
     gets its own orthogonal update.
 
-    Adam moves vectors (also with a second axis of size 1, or as rows of a table), embeddings,
-    learned positions, and the output projection of this library's models, tied or not. Muon
-    recognizes these weights by the names that their layers give them; any name that contains
-    "embedding" counts as an embedding. For your own model, name the output layer in
-    `exclude_layers`.
+    A layer says by the name of a weight that it is a matrix of a hidden layer: "kernel", as in
+    `keras.layers.Dense`, or a name that contains it. Adam moves all others: vectors (also with a
+    second axis of size 1, or as rows of a table), embeddings, positions, and the output projection
+    of this library's models, tied or not. For your own model, name the output layer in
+    `exclude_layers`. A variable of no layer is a matrix, unless it has a name of its own.
 
     Args:
         learning_rate: float or `LearningRateSchedule`, as for Adam.
@@ -341,9 +334,11 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
             return False
         if any(re.search(pattern, variable.path) for pattern in self.exclude_layers):
             return False
-        is_embedding = "embedding" in variable.name.lower()
-        is_table = variable.name in _OTHER_MATRICES or variable.name.endswith("table")
-        return not is_table and not (is_embedding and self.exclude_embeddings)
+        name = variable.name
+        if "embedding" in name.lower() and not self.exclude_embeddings:
+            return True
+        of_no_layer = variable.path == name and name.startswith("variable")  # Keras's own name
+        return of_no_layer or ("kernel" in name and name != "output_kernel")
 
     def get_config(self):
         split_kernels = {key: list(widths) for key, widths in self.split_kernels.items()}

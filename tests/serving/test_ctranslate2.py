@@ -1,5 +1,6 @@
 """An engine that shares nothing with us computes the same, from the weights that we hand it."""
 
+import dataclasses
 import pathlib
 import re
 
@@ -10,7 +11,9 @@ import tensorflow as tf
 import t2t_keras.serving
 from t2t_keras.data.tokenizers import load_tokenizer
 from t2t_keras.errors import InputError
+from t2t_keras.models.config import TransformerConfig
 from t2t_keras.serving.ctranslate2 import export_ctranslate2, find_translations
+from t2t_keras.settings import Choice, setting, settings_of
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -19,6 +22,9 @@ LINES = [*tiny.LINES, "The dog.", "Der Hund, der Zug und der alte Mann!"]
 
 def translator(beam_size=4, **overrides):
     model = tiny.model(seed=3, num_decoder_layers=2, **overrides)
+    for weight in model.weights:
+        if weight.name == "bias":
+            weight.assign(np.random.default_rng(0).normal(0, 0.3, weight.shape))
     return Translator(
         model, tiny.tokenizer(), beam_size=beam_size, max_extra_tokens=30, max_source_length=60
     )
@@ -53,13 +59,31 @@ def both(translator, folder):
     return ours, theirs
 
 
-@pytest.mark.parametrize("overrides", [
+TAKEN = [
     {},
     {"norm": "pre", "position_embedding": "learned", "max_positions": 99},
     {"attention_score": "dot_product", "attention_temperature": 2.0, "fused_qkv": False},
-    {"scale_embedding": False},
+    {"scale_embedding": False, "activation": "gelu", "attention_bias": True},
     {"feed_forward": "convolution", "norm_epsilon": 0.1, "num_encoder_layers": 3},
-])  # fmt: skip
+    {
+        **{"position_embedding": "fairseq_sinusoidal", "activation": "silu", "output_bias": True},
+        **{"embedding_sharing": "target", "source_vocab_size": tiny.tokenizer().vocab_size},
+        **{"dropout": 0.3, "attention_dropout": 0.3, "activation_dropout": 0.3},
+    },
+    {"embedding_sharing": "none", "max_relative_distance": 3},
+]
+REFUSED = [
+    ({"attention_window": 5}, "window is 5"),
+    ({"attention_score": "additive"}, "additive"),
+    ({"attention_weights": "hard"}, "attention_weights is 'hard'"),
+    ({"position_embedding": "rotary"}, "position_embedding is 'rotary'"),
+    ({"position_embedding": "relative"}, "position_embedding is 'relative'"),
+    ({"value_dim": 4}, "value_dim"),
+    ({"key_dim": 4}, "key_dim"),
+]
+
+
+@pytest.mark.parametrize("overrides", TAKEN)
 def test_the_same_weights_and_beam_give_the_same_translations(overrides, tmp_path):
     ours, theirs = both(translator(**overrides), tmp_path / "engine")
     for row, other in zip(ours, theirs, strict=True):
@@ -98,19 +122,31 @@ def test_the_code_of_the_readme(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.count("\n") == 1
 
 
+def test_every_field_and_variant_is_exported_or_refused():
+    given = [case.items() for case in TAKEN] + [case.items() for case, _ in REFUSED]
+    given = {item for items in given for item in items}
+    sizes = {"vocab_size", "num_decoder_layers", "model_dim", "feed_forward_dim", "num_heads"}
+    defaults = TransformerConfig(9)
+    for field, described in settings_of(TransformerConfig).items():
+        assert field in {name for name, _ in given} | sizes  # those of `tiny` are not the defaults
+        for name in getattr(described.allowed, "names", ()):
+            assert name == getattr(defaults, field) or (field, name) in given
+
+
 def test_variants_that_ctranslate2_lacks_are_refused(tmp_path):
-    for overrides, message in (
-        ({"attention_window": 5}, "window is 5"),
-        ({"attention_score": "additive"}, "additive"),
-        ({"attention_weights": "hard"}, "attention_weights is 'hard'"),
-        ({"value_dim": 4}, "value_dim"),
-        ({"key_dim": 4}, "key_dim"),
-    ):
+    for overrides, message in REFUSED:
         with pytest.raises(InputError, match=message):
             export_ctranslate2(translator(**overrides), tmp_path / "engine")
     other = translator()
     object.__setattr__(other.model.config, "feed_forward", "gated")  # as a new variant
     with pytest.raises(InputError, match="feed_forward is 'gated'"):
+        export_ctranslate2(other, tmp_path / "engine")
+    more = setting("none", Choice(("none",)), "A gate.")
+    kind = dataclasses.make_dataclass(
+        "_", [("gate", str, more)], bases=(TransformerConfig,), frozen=True
+    )
+    object.__setattr__(other.model, "config", kind(other.tokenizer.vocab_size))
+    with pytest.raises(InputError, match="CTranslate2 does not know gate of the config"):
         export_ctranslate2(other, tmp_path / "engine")
     with pytest.raises(InputError, match="str can't be exported"):
         export_ctranslate2("a translator", tmp_path / "engine")

@@ -8,11 +8,10 @@ import tensorflow as tf
 from pipelines.configs import multi30k_en_de
 from pipelines.experiment import make_optimizer
 from t2t_keras.errors import InputError
-from t2t_keras.layers import variants
-from t2t_keras.layers.positions import PositionEmbedding
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.settings import settings_of
 from t2t_keras.training.callbacks import StopOnDivergence, gradient_norm
 from t2t_keras.training.checkpoints import model_variables, restore_weights, write_ema
 from t2t_keras.training.optimizers import Adam, Muon, adam
@@ -130,14 +129,6 @@ def test_a_transformers_embeddings_and_output_projection_are_no_hidden_matrices(
     assert same_weights(by_adam, [*matrices.values(), *tables, *inner])
 
 
-@pytest.mark.parametrize("name", variants.POSITION_EMBEDDINGS)
-def test_weights_of_positions_are_no_hidden_matrices(name):
-    model = Transformer(small_config(position_embedding=name))
-    positions = (x for x in model._flatten_layers() if isinstance(x, PositionEmbedding))
-    expected = [model.output_matrix, *(weight for layer in positions for weight in layer.weights)]
-    assert same_weights(moved_by_adam(Muon(0.01), model), expected)
-
-
 def test_vectors_and_output_kernels_are_no_hidden_matrices():
     model = Transformer(small_config(attention_score="additive"))
     vectors = [v for v in model.trainable_variables if v.name == "vector"]
@@ -146,6 +137,35 @@ def test_vectors_and_output_kernels_are_no_hidden_matrices():
     model = TransformerClassifier(small_config(), 3, pooling="attention")
     expected = [model.embedding.matrix, model.head.kernel, model.pool.score.kernel]
     assert same_weights(moved_by_adam(Muon(0.01), model), expected)
+
+
+class Biases(keras.layers.Layer):
+    """A layer of one's own with a table of two axes and a matrix."""
+
+    def build(self, input_shape):
+        self.rates = self.add_weight(name="rates", shape=(3, 4))
+        self.matrix = self.add_weight(name="kernel", shape=(input_shape[-1], 4))
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {field: name}
+        for field, described in settings_of(TransformerConfig).items()
+        for name in getattr(described.allowed, "names", ())
+    ],
+    ids=str,
+)
+def test_kernels_of_hidden_layers_alone_are_hidden_matrices(variant):
+    model = Transformer(small_config(**variant))
+    model.own = Biases()
+    model.own.build((None, 5))
+    linear = [x for x in model._flatten_layers() if isinstance(x, keras.layers.Dense)]
+    kernels = [model.own.matrix, *(layer.kernel for layer in linear)]
+    others = [v for v in model.trainable_variables if len(v.shape) > 1]
+    others = [v for v in others if not any(v is kernel for kernel in kernels)]
+    assert any(v is model.own.rates for v in others)
+    assert same_weights(moved_by_adam(Muon(0.01), model), others)
 
 
 def kernel_of(name, columns, rows=4):

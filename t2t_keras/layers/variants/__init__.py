@@ -1,8 +1,9 @@
 """Tables from the names in a `TransformerConfig` to classes.
 
 The paper's own choice is first in each table. A new variant is a class in this folder, with the
-same `call` as the class that it replaces, and an entry here. `TransformerConfig` documents the
-names, `models.parts` makes the layers.
+same `call` as the class that it replaces, and an entry here. `in_ctranslate2 = True` in the class
+itself says that `serving.ctranslate2` exports it. `TransformerConfig` documents the names,
+`models.parts` makes the layers.
 """
 
 from t2t_keras.layers.attention import ScaledDotProductAttention

@@ -23,6 +23,8 @@ class DotProductAttention(ScaledDotProductAttention):
         TensorShape([2, 7, 32])
     """
 
+    in_ctranslate2 = True
+
     def score(self, query, key):
         """Returns Q Kᵀ, [..., query, key]."""
         return ops.batch_matmul(query, key, transpose_b=True)
@@ -42,6 +44,8 @@ class TemperedSoftmax(Softmax):
         >>> attention = layers.ScaledDotProductAttention(layers.TemperedSoftmax(0.1))
         >>> layer = layers.MultiHeadSelfAttention(4, 8, attention=attention)
     """
+
+    in_ctranslate2 = True
 
     def __init__(self, temperature):
         require_positive("temperature", temperature)

@@ -15,6 +15,8 @@ class ConvolutionFeedForward(FeedForward):
         TensorShape([2, 7, 32])
     """
 
+    in_ctranslate2 = True
+
     def build(self, input_shape):
         model_dim, dtype = input_shape[-1], self.dtype_policy
         self.inner = keras.layers.Conv1D(

@@ -30,6 +30,7 @@ class FairseqSinusoidalPositions(SinusoidalPositions):
                 [ 0.14, -0.99,  0.  ,  1.  ]]], dtype=float32)
     """
 
+    in_ctranslate2 = True
     first_position = 2
 
     def build(self, input_shape):
