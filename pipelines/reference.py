@@ -7,9 +7,9 @@ _TITLE = """# Every field of a config
 Set a field by a flag of `train` or `prepare`, such as `--config.train.steps=500`, or in the file
 of a config. `evaluate`, `translate`, `visualize` and `export` have flags for the fields of `decode`
 and `knn`, such as `--beam_size` and `--knn_k`. The defaults are the values of `wmt14_en_de_base`;
-`python -m pipelines.train --config=NAME --explain_config` prints the fields that NAME changes. "On
-resuming" says whether a field may change between two starts of a run. `python -m
-pipelines.reference > pipelines/configs/README.md` writes this page from [fields.py](../fields.py).
+`train --config=NAME --explain_config` prints the fields that NAME changes. "On resuming" says
+whether a field may change between two starts of a run. `python -m pipelines.reference` writes this
+page from [fields.py](../fields.py).
 """
 _HEAD = """
 ## config.{}

@@ -76,3 +76,23 @@ def test_every_name_of_the_walks_is_defined_in_its_file():
     for file, name in rows:
         text = (ROOT / "t2t_keras" / file).read_text()
         assert re.search(rf"^\s*(def|class) {name}\b", text, flags=re.MULTILINE), (file, name)
+
+
+def test_the_build_notes_breathe():
+    """At most 400 lines, 30 words a sentence, and four numbers a paragraph; tables hold figures.
+
+    A code span counts as one word; a date is one number, and a name such as int8 or NLLB-200 none.
+    """
+    notes = (ROOT / "BUILD_NOTES.md").read_text()
+    assert notes.count("\n") <= 400
+    text = re.sub(r"^```.*?^```$|^ *\|.*?$", "", notes, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", text))
+    text = re.sub(r"\b(?=[a-f]*\d)[0-9a-f]{7}\b", "commit", text)
+    text = re.sub(r"\b2026-(\d\d)-\d\d\b", r"2026", text)
+    found = []
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*#]|\d+\.) )", text):
+        prose = re.sub(r"^\s*(?:[-*#]+|\d+\.) ", "", paragraph.strip())
+        if len(re.findall(r"(?<![\w.,-])\d+(?:[.,]\d+)*(?!\w)", prose)) > 4:
+            found.append(prose)
+        found += [s for s in re.split(r"(?<=[.?!])(?:\*\*)?\s", prose) if len(s.split()) > 30]
+    assert not found
