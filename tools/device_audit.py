@@ -36,6 +36,8 @@ SAVED_MODEL = flags.DEFINE_string("saved_model", None, "saved_model: folder of a
 
 BOOKKEEPING = 4096  # bytes
 UNKNOWN = 32  # the size of a dimension that is not known
+_HAND_ON = {"Identity", "Enter", "Merge", "Switch", "Exit"}
+"""Operations that hand their first input on; functions and loops lose its shape there."""
 _kernels_of = functools.cache(kernels.get_registered_kernels_for_op)
 
 
@@ -118,7 +120,7 @@ def audit(function):
     are on the CPU; `Shape` and others that read no elements are where their input is; constants for
     operations on the CPU are made there.
     """
-    copies, loops, memories, inputs = {}, {}, {}, set()
+    copies, loops, memories, inputs, shapes = {}, {}, {}, set(), {}
     for op in flatten(function):
         before = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
         loop = max((loops.get(other, ()) for other in before), key=len, default=())
@@ -138,7 +140,8 @@ def audit(function):
             made_here = tensor.op.type == "Const" and arguments is None
             if memories.get(tensor.name, memory) == memory or made_here:
                 continue
-            shape = tensor.shape.as_list() if tensor.shape.rank is not None else [BOOKKEEPING + 1]
+            shape = shapes[tensor.name]
+            shape = shape.as_list() if shape.rank is not None else [BOOKKEEPING + 1]
             size = tensor.dtype.size * math.prod(UNKNOWN if n is None else n for n in shape)
             kind = "data" if size > BOOKKEEPING else "bookkeeping"
             kind, key = "input" if tensor.name in inputs else kind, (memory, "/".join(loop), tensor)
@@ -147,6 +150,9 @@ def audit(function):
         handed_on = op.type == "Identity" and op.inputs[0].name in inputs
         for tensor, memory in _memories(op, op.outputs, op.op_def.output_arg, arguments):
             memories[tensor.name] = memory
+            shapes[tensor.name] = tensor.shape
+            if tensor.shape.rank is None and op.type in _HAND_ON:
+                shapes[tensor.name] = shapes[op.inputs[0].name]
             if op.type in ("Placeholder", "IteratorGetNext") or (handed_on and memory == "host"):
                 inputs.add(tensor.name)
     return [*copies.values()]

@@ -157,7 +157,14 @@ def encode_texts(texts: Any, tokenizer: Any) -> tf.data.Dataset:
 
 
 class TextBuckets(LengthBuckets):
-    """Length bucketing of texts, each a row of its own; arguments as for `LengthBuckets`."""
+    """Length bucketing of texts, each a row of its own; arguments as for `LengthBuckets`.
+
+    Example:
+        >>> examples = t2t.encode_texts(["a house", "a dog sees me"], tokenizer)
+        >>> inputs, labels, weights = next(iter(t2t.TextBuckets(4096)(examples)))
+        >>> list(inputs), labels.shape == weights.shape
+        (['target_ids'], True)
+    """
 
     def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
         """Makes one batch.
@@ -172,7 +179,14 @@ class TextBuckets(LengthBuckets):
 
 
 class TextPacking(Packing):
-    """Packing of texts: rows that hold several whole texts; arguments as for `Packing`."""
+    """Packing of texts: rows that hold several whole texts; arguments as for `Packing`.
+
+    Example:
+        >>> examples = t2t.encode_texts(["a house", "a dog sees me"], tokenizer)
+        >>> inputs, labels, weights = next(iter(t2t.TextPacking(64, row_length=64)(examples)))
+        >>> sorted(inputs), max(inputs["target_segments"][0].numpy()).item()
+        (['target_ids', 'target_positions', 'target_segments'], 2)
+    """
 
     def make_batch(self, pairs: RaggedPairs, members: tf.RaggedTensor) -> Batch:
         """Makes one batch.
@@ -210,6 +224,12 @@ class TextStream(Batcher):
     Raises:
         InputError: if row_length is not from 1 to tokens_per_batch, or stride not from 1 to
             row_length.
+
+    Example:
+        >>> examples = t2t.encode_texts(["a house", "a dog sees me"], tokenizer)
+        >>> inputs, labels, weights = next(iter(t2t.TextStream(64, row_length=8)(examples)))
+        >>> list(inputs), labels.shape[1]
+        (['target_ids'], 8)
     """
 
     def __init__(

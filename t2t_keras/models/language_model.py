@@ -52,7 +52,7 @@ class TransformerLM(TrainableModel):
             `evaluate`, `predict` or a call can see are outside of the vocabulary.
 
     Example:
-        >>> tokenizer = t2t.train_tokenizer("wordpiece", ["a house", "a dog"] * 9, vocab_size=270)
+        >>> tokenizer = t2t.train_tokenizer("wordpiece", ["a house", "a dog"] * 9, vocab_size=280)
         >>> batches = t2t.TextBuckets(64)(t2t.encode_texts(["a house", "a dog"], tokenizer))
         >>> config = t2t.TransformerConfig.tiny(tokenizer.vocab_size)
         >>> model = t2t.TransformerLM(config)

@@ -158,7 +158,7 @@ class TextGenerator(SearchPredictor):
             differ.
 
     Example:
-        >>> tokenizer = t2t.train_tokenizer("wordpiece", ["a house", "a dog"] * 9, vocab_size=270)
+        >>> tokenizer = t2t.train_tokenizer("wordpiece", ["a house", "a dog"] * 9, vocab_size=280)
         >>> model = t2t.TransformerLM(t2t.TransformerConfig.tiny(tokenizer.vocab_size))
         >>> generator = t2t.TextGenerator(model, tokenizer, max_extra_tokens=5)
         >>> generator(["a"])[0].startswith("a")

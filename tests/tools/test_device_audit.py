@@ -96,12 +96,12 @@ def search():
 
 
 def test_in_a_decoding_step_the_host_reads_one_truth_value(search):
-    """It ends the loop; the GPU gets the step's number, twice, and the batch's size, twice."""
+    """It ends the loop; the GPU gets step, limits, batch size and constants, a number each."""
     _, compaction, loop = sorted({c.scope for c in search})
     assert loop.count("while") > compaction.count("while")
     found = [c for c in search if c.scope == loop]
     assert [c.tensor.dtype for c in found if c.to == "host"] == [tf.bool]
-    assert len(found) <= 5 and all(c.bytes <= 8 for c in found)
+    assert len(found) <= 9 and all(c.bytes <= 8 for c in found)
 
 
 def test_when_a_search_drops_sentences_the_host_reads_their_number(search):
@@ -112,9 +112,13 @@ def test_when_a_search_drops_sentences_the_host_reads_their_number(search):
 
 
 def test_of_a_search_only_the_answer_crosses(search):
-    """The ids and their numbers, int32, which `Identity` hands on in host memory."""
-    assert [(c.to, c.readers) for c in of(search, "data", "")] == [("host", {"Identity"})] * 2
-    assert len(of(search, "bookkeeping", "")) <= 9
+    """The ids, int32, which `Identity` hands on in host memory, `IdentityN` out of a function."""
+    assert {(c.to, *c.readers) for c in of(search, "data")} == {
+        ("host", "Identity"),
+        ("device", "IdentityN"),
+    }
+    assert {(c.tensor.shape.rank, c.scope) for c in of(search, "data")} == {(3, "")}
+    assert len(of(search, "bookkeeping", "")) <= 11
 
 
 @pytest.mark.parametrize("packed", [False, True])
