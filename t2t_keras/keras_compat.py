@@ -16,6 +16,7 @@ from keras.src.losses import loss as keras_loss
 from keras.src.losses.losses import LossFunctionWrapper
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow.python.eager import context
+from tensorflow.python.ops import control_flow_util
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from t2t_keras.errors import require_backend
@@ -483,6 +484,15 @@ def with_loss_scaling(optimizer):
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return optimizer
     return LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+
+
+def is_in_xla():
+    """Returns whether a function is traced that XLA compiles, `tf.function(jit_compile=True)`.
+
+    TensorFlow 2.21 has no public name for it.
+    Test: tests/decoding/test_beam_search.py::test_a_search_in_a_function_of_xla_is_refused.
+    """
+    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
 def xla_update_slice(x, values, begins):

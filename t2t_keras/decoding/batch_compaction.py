@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from t2t_keras import ops
+from t2t_keras import keras_compat, ops
 from t2t_keras.decoding.hypotheses import Hypotheses
+from t2t_keras.errors import InputError
 
 _BATCH_MULTIPLE = 8
 """Matrix products of fewer rows are not faster."""
@@ -38,7 +39,16 @@ class SearchLoop:
             advance: function of a state, to the state one step later.
             finish: function of a state, to its `Hypotheses` [batch, n_best].
             state: nest of tensors [batch, ...] and of scalars, with `done`, bool [batch].
+
+        Raises:
+            InputError: in a function that XLA compiles.
         """
+        if keras_compat.is_in_xla():
+            raise InputError(
+                "a search runs in a tf.function(jit_compile=True), but its tensors grow with each "
+                "step: call it outside, or without jit_compile; loop=CompiledLoop() compiles its "
+                "steps."
+            )
 
         def goes_on(search):  # a round ends when the next batch is at most ¾ of its own
             return 4 * self._num_kept(search.done) > 3 * tf.size(search.done, ops.index_dtype())

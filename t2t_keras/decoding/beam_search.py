@@ -89,7 +89,8 @@ def beam_search(
         constraint: a condition on outputs, such as `RequiredTokens`, after a forced prefix; or
             None.
         records: values to record for each token, such as `TokenRecords`; None: no records.
-        loop: how the steps run, such as `CompiledLoop`; None: `SearchLoop`.
+        loop: how the steps run, such as `CompiledLoop()`; None: `SearchLoop`. A function that XLA
+            compiles cannot hold the search itself.
 
     Returns:
         `Hypotheses` [batch, n_best], best first; equal scores are in the order of discovery, then

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.decoding.batch_compaction import SearchLoop, loop_shapes, while_loop
+from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
 
 STEPS = 8
@@ -26,10 +27,14 @@ class CompiledLoop(SearchLoop):
     """Runs a beam search without constraint and records in programs of XLA, see the module.
 
     Args:
-        model: model that is searched, for which `models.search_steps.has_room` is True.
+        model: model that is searched, for which `models.search_steps.has_room` is True; None: a
+            step of your own, which XLA can compile, with a state of fixed size.
+
+    Raises:
+        InputError: when it runs without a model, if the state grows with the steps.
     """
 
-    def __init__(self, model):
+    def __init__(self, model=None):
         self.model = model
 
     def round_up(self, active):
@@ -56,6 +61,16 @@ class CompiledLoop(SearchLoop):
         found = super().run(advance_in_xla, finish, self._with_rounded_sizes(state))
         return tf.nest.map_structure(lambda x: x[:batch], found)
 
+    def _model_with_room(self, state, *arguments):
+        if self.model is not None:
+            return self.model.with_room(state, *arguments)
+        if any(0 in x.shape[1:] for x in tf.nest.flatten(state)):
+            raise InputError(
+                "the state of the step grows, which XLA cannot compile: leave loop out, or keep a "
+                "state of fixed size."
+            )
+        return state
+
     def _with_rounded_sizes(self, state):
         """Returns the first state of a search, for more and longer sources."""
         prefix, batch = tf.shape(state.prefix_ids)[1], tf.shape(state.done)[0]
@@ -64,7 +79,7 @@ class CompiledLoop(SearchLoop):
         state = state._replace(
             done=~state.done,
             prefix_ids=ops.pad_axis(state.prefix_ids, longer, axis=1),
-            model_state=self.model.with_room(
+            model_state=self._model_with_room(
                 state.model_state, 0, lambda length: _rounded(length, _LEAST_LENGTH)
             ),
         )
@@ -81,7 +96,7 @@ class CompiledLoop(SearchLoop):
             hypotheses.with_tokens(lambda x: ops.pad_axis(x, more, axis=2))
             for hypotheses in (state.live, state.finished)
         )
-        model_state = self.model.with_room(state.model_state, steps)
+        model_state = self._model_with_room(state.model_state, steps)
         return state._replace(live=live, finished=finished, model_state=model_state)
 
 

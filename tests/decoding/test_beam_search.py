@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.decoding import beam_search
+from t2t_keras.decoding.compiled_loop import CompiledLoop
 from t2t_keras.errors import InputError
 from tests import reference
 from tests.decoding.toy import (
@@ -16,20 +17,33 @@ from tests.decoding.toy import (
     search,
 )
 
+SCRIPT = [
+    [[0.1, 0.1, 0.8], [0.1, 0.1, 0.8]],
+    [[0.4, 0.5, 0.1], [0.2, 0.4, 0.4]],
+    [[0.05, 0.9, 0.05], [0.4, 0.4, 0.2]],
+]
+
 
 @pytest.mark.parametrize(("alpha", "ids", "scores"), [
     (0.0, [[2, 1, 0], [2, 0, 1]], np.log([0.4, 0.288])),
     (3.5, [[2, 0, 1], [2, 1, 0]], [-0.454791, -0.534219]),
 ])  # fmt: skip
 def test_scripted_probabilities(alpha, ids, scores):
-    script = [
-        [[0.1, 0.1, 0.8], [0.1, 0.1, 0.8]],
-        [[0.4, 0.5, 0.1], [0.2, 0.4, 0.4]],
-        [[0.05, 0.9, 0.05], [0.4, 0.4, 0.2]],
-    ]
-    result = scripted_search(script, max_lengths=[3], length_penalty=alpha, n_best=2)
-    np.testing.assert_array_equal(result.ids[0], ids)
-    reference.assert_close(result.scores[0], scores)
+    for loop in (None, CompiledLoop()):
+        result = scripted_search(SCRIPT, max_lengths=[3], length_penalty=alpha, n_best=2, loop=loop)
+        np.testing.assert_array_equal(result.ids[0, :, :3], ids)
+        reference.assert_close(result.scores[0], scores)
+
+
+def test_a_search_in_a_function_of_xla_is_refused():
+    for loop in (None, CompiledLoop()):
+        run = tf.function(
+            lambda loop=loop: scripted_search(SCRIPT, max_lengths=[3], loop=loop), jit_compile=True
+        )
+        with pytest.raises(InputError, match=r"jit_compile=True.* loop=CompiledLoop\(\)"):
+            run()
+    with pytest.raises(InputError, match="state of the step grows"):
+        search(Toy(0, 4, 1), [3], 2, loop=CompiledLoop())
 
 
 @pytest.mark.parametrize(
