@@ -30,29 +30,30 @@ from t2t_keras.decoding.hypotheses import (
     score_hypotheses,
 )
 from t2t_keras.settings import BEAMS, Range
+from t2t_keras.types import Array
 
 _OPTIONAL = Range(0, 1_000_000, optional=True)
 
 
 def beam_search(
-    step,
-    state,
+    step: Callable,
+    state: Any,
     *,
-    bos_ids,
-    eos_id,
-    beam_size,
-    max_lengths,
-    length_penalty=0.6,
-    n_best=1,
-    prefix_ids=None,
-    free_prefix=0,
-    n_best_patience=None,
-    stopping_length_ratio=None,
-    reorder=gather_beams,
-    constraint=None,
-    records=None,
-    loop=None,
-):
+    bos_ids: Array,
+    eos_id: int,
+    beam_size: int,
+    max_lengths: Array,
+    length_penalty: float | LengthPenalty = 0.6,
+    n_best: int | tf.Tensor = 1,
+    prefix_ids: Array | None = None,
+    free_prefix: int = 0,
+    n_best_patience: float | None = None,
+    stopping_length_ratio: float | None = None,
+    reorder: Callable = gather_beams,
+    constraint: Any = None,
+    records: Any = None,
+    loop: Any = None,
+) -> Hypotheses:
     """Finds the output sequences with the highest score, log P / length penalty.
 
     Works eagerly and inside a `tf.function`, for batches and lengths known only at run time.
@@ -65,19 +66,19 @@ def beam_search(
             step must read a sentence only from it, since finished sentences leave the batch. A
             dimension that is statically 0 may grow by the steps.
         bos_ids: int32 [batch], the tokens that the first step reads; not part of the output.
-        eos_id: int, the token that ends a sequence.
-        beam_size: int, live hypotheses of a sentence.
+        eos_id: the token that ends a sequence.
+        beam_size: live hypotheses of a sentence.
         max_lengths: int32 [batch], the maximum length of each output, the end counted; 0 allows
             the empty output only.
-        length_penalty: float α of ((5 + length) / 6)^α, of either sign, or a `LengthPenalty`; the
+        length_penalty: α of ((5 + length) / 6)^α, of either sign, or a `LengthPenalty`; the
             end counts as length, the begin does not.
         n_best: up to beam_size, number of hypotheses for each sentence: an int, or int32 [] if it
             is known only at run time. Then there are beam_size of them, the first n_best as for an
             int.
         prefix_ids: int32 [batch, prefix] or None, the forced beginning of each output; 0 leaves a
             position free. Forced tokens count in log P with their true probability.
-        free_prefix: int, number of first positions at which forced tokens have log P 0, because
-            they are an input, such as the token of a language.
+        free_prefix: number of first positions at which forced tokens have log P 0, because they are
+            an input, such as the token of a language.
         n_best_patience: number or None; when the best hypothesis of a sentence is certain, the
             search for others ends at n_best_patience times its length at the latest. (Not the
             patience of Kasai et al. 2022.) None waits until all n_best are certain.

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.decoding.hypotheses import NEG_INF, gather_beams
+from t2t_keras.types import Array
 
 _TOKEN_BONUS = 4.0
 """What a required token adds to log P where there are more banks than beams.
@@ -99,11 +100,11 @@ class RequiredTokens(Constraint):
     Args:
         ids: int32 [tokens], the tokens, all different; none is 0.
         counts: int32 [batch, tokens], how often each appears in the output of a sentence.
-        eos_id: int, the token that ends a sequence.
+        eos_id: the token that ends a sequence.
         reserved: bool [vocab], True for the tokens.
     """
 
-    def __init__(self, ids, counts, eos_id, reserved):
+    def __init__(self, ids: tf.Tensor, counts: tf.Tensor, eos_id: int, reserved: Array):
         self.ids = ids
         self.counts = counts
         self.eos_id = eos_id

@@ -1,11 +1,14 @@
 """What all searches share: the protocol of a model, and the hypotheses with their scores."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.settings import LENGTH_PENALTY_OFFSET, SearchSettings
+from t2t_keras.types import Array
 
 NEG_INF = float("-inf")
 """The log P and the score of an empty slot."""
@@ -19,16 +22,16 @@ class SearchableModel(Protocol):
     """
 
     @property
-    def max_length(self):
+    def max_length(self) -> int | None:
         """The longest sequence of tokens that the model can read, int; None without a limit."""
 
-    def encode(self, source_ids):
+    def encode(self, source_ids: tf.Tensor) -> Any:
         """Returns the memory of source_ids, int32 [batch, source], 0 on padding."""
 
-    def initial_state(self, memory, beams):
+    def initial_state(self, memory: Any, beams: int) -> Any:
         """Returns the state of `beams` hypotheses without a token, by the memory of `encode`."""
 
-    def step(self, ids, state, return_attention_weights=False):
+    def step(self, ids: tf.Tensor, state: Any, return_attention_weights=False) -> tuple:
         """Reads the newest token of every hypothesis, ids int32 [batch, beams].
 
         Args:
@@ -42,7 +45,7 @@ class SearchableModel(Protocol):
             source].
         """
 
-    def reorder(self, state, parents):
+    def reorder(self, state: Any, parents: tf.Tensor) -> Any:
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
 
 
@@ -82,7 +85,7 @@ class LengthPenalty(NamedTuple):
     token_cost: float = 0.0
 
     @classmethod
-    def of(cls, penalty):
+    def of(cls, penalty: float | LengthPenalty) -> LengthPenalty:
         """Returns a `LengthPenalty` unchanged, or the paper's with this α.
 
         Raises:
@@ -94,7 +97,7 @@ class LengthPenalty(NamedTuple):
         offset = LENGTH_PENALTY_OFFSET.check("length_penalty_offset", offset)
         return cls(alpha, offset, token_cost)
 
-    def __call__(self, lengths):
+    def __call__(self, lengths: Array) -> tf.Tensor:
         """Returns the penalty, float32, of lengths, integers of any shape, the end counted."""
         lengths = tf.maximum(self.offset + tf.cast(lengths, tf.float32), 1.0)  # of 0: finite
         return tf.pow(lengths / (self.offset + 1.0), self.alpha)

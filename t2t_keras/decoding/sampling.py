@@ -3,13 +3,21 @@
 The random numbers of a sentence follow from its own seed: its samples are the same in any batch.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from t2t_keras.decoding.batch_compaction import while_loop
-from t2t_keras.decoding.hypotheses import NEG_INF, LengthPenalty, forced_ids, score_hypotheses
+from t2t_keras.decoding.hypotheses import (
+    NEG_INF,
+    Hypotheses,
+    LengthPenalty,
+    forced_ids,
+    score_hypotheses,
+)
 from t2t_keras.settings import SamplingSettings
+from t2t_keras.types import Array
 
 
 class _SamplingState(NamedTuple):
@@ -25,36 +33,36 @@ class _SamplingState(NamedTuple):
 
 
 def sample(
-    step,
-    state,
+    step: Callable,
+    state: Any,
     *,
-    bos_ids,
-    eos_id,
-    max_lengths,
-    seeds,
-    samples=1,
-    temperature=1.0,
-    top_k=None,
-    top_p=None,
-    length_penalty=0.6,
-    prefix_ids=None,
-    free_prefix=0,
-    banned=None,
-):
+    bos_ids: Array,
+    eos_id: int,
+    max_lengths: Array,
+    seeds: Array,
+    samples: int = 1,
+    temperature: float | tf.Tensor = 1.0,
+    top_k: int | tf.Tensor | None = None,
+    top_p: float | tf.Tensor | None = None,
+    length_penalty: float | LengthPenalty = 0.6,
+    prefix_ids: Array | None = None,
+    free_prefix: int = 0,
+    banned: Array | None = None,
+) -> Hypotheses:
     """Draws every token from softmax(logits / temperature), or from its most likely tokens.
 
     Args:
         step, state, bos_ids, eos_id, max_lengths, prefix_ids, free_prefix: as for `beam_search`,
             with samples in place of beams.
         seeds: int32 [batch, 2], a seed of two numbers for each sentence.
-        samples: int, independent outputs of each sentence.
+        samples: independent outputs of each sentence.
         temperature: float above 0; near 0 sampling becomes greedy search.
         top_k: int or None, draw only from the k most likely tokens (Fan et al. 2018).
         top_p: float or None, nucleus sampling: draw from the fewest tokens whose total
             probability is at least top_p (Holtzman et al. 2020); applied after the temperature and
             top_k. These three may also be tensors [batch], float32, int32 and float32, with a value
             for each sentence; a top_k of 0 and a top_p of 1 mean None. Tensors are not checked.
-        length_penalty: float α or `LengthPenalty` of the score; it does not change the output.
+        length_penalty: α or `LengthPenalty` of the score; it does not change the output.
         banned: bool [vocab] or None, tokens that are never drawn; the score's softmax includes
             them.
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.hypotheses import gather_beams
+from t2t_keras.decoding.hypotheses import SearchableModel, gather_beams
 
 
 class TokenRecords(NamedTuple):
@@ -36,7 +36,7 @@ class TokenRecords(NamedTuple):
         sources = gather_beams(model_state.attended, candidates.parents)
         return cls(candidates.log_probabilities, sources)
 
-    def log_probabilities(self, lengths):
+    def log_probabilities(self, lengths: tf.Tensor) -> tf.Tensor:
         """Returns log P of each token, float32 [batch, hypotheses, length], 0 on padding."""
         before = tf.pad(self.sums[..., :-1], [[0, 0], [0, 0], [1, 0]])
         is_token = tf.sequence_mask(lengths, tf.shape(self.sums)[2])
@@ -51,11 +51,11 @@ class AttendingModel:
         has_text: bool [batch, source], the source positions that count.
     """
 
-    def __init__(self, model, has_text):
+    def __init__(self, model: SearchableModel, has_text: tf.Tensor):
         self.model = model
         self.has_text = has_text
 
-    def encode(self, source_ids):
+    def encode(self, source_ids: tf.Tensor) -> Any:
         return self.model.encode(source_ids)
 
     def initial_state(self, memory, beams):
@@ -72,7 +72,7 @@ class AttendingModel:
     def max_length(self):
         return self.model.max_length
 
-    def reorder(self, state, parents):
+    def reorder(self, state: Any, parents: tf.Tensor) -> Any:
         # The next step replaces `attended` before it is read.
         return state._replace(inner=self.model.reorder(state.inner, parents))
 

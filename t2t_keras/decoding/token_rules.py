@@ -21,10 +21,10 @@ class RepetitionPenalty:
             multiplied. 1 changes nothing.
     """
 
-    def __init__(self, penalty):
+    def __init__(self, penalty: float):
         self.penalty = penalty
 
-    def __call__(self, logits, tokens):
+    def __call__(self, logits: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         """Returns the changed logits; the protocol of rules.
 
         Args:
@@ -40,13 +40,13 @@ class NoRepeatedNgrams:
     """Forbids the token that would complete an n-gram which a hypothesis has (Paulus et al. 2017).
 
     Args:
-        size: int, n, at least 1.
+        size: n, at least 1.
     """
 
-    def __init__(self, size):
+    def __init__(self, size: int):
         self.size = size
 
-    def __call__(self, logits, tokens):
+    def __call__(self, logits: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         num_ngrams = tf.maximum(tf.shape(tokens)[1] - self.size + 1, 0)
         tokens = ops.pad_end(tokens, self.size)  # one shorter than an n-gram can be cut, too
         # The last n - 1 tokens stand at num_ngrams, the first n - 1 of each n-gram before it.
@@ -63,15 +63,15 @@ class MinLength:
     """Forbids the end before an output has some tokens.
 
     Args:
-        length: int, tokens before the end.
-        eos_id: int, the end.
+        length: tokens before the end.
+        eos_id: the end.
     """
 
-    def __init__(self, length, eos_id):
+    def __init__(self, length: int, eos_id: int):
         self.length = length
         self.eos_id = eos_id
 
-    def __call__(self, logits, tokens):
+    def __call__(self, logits: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         is_end = tf.range(tf.shape(logits)[1]) == self.eos_id  # [vocab]
         return tf.where(is_end & (tf.shape(tokens)[1] < self.length), NEG_INF, logits)
 

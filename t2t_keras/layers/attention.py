@@ -9,7 +9,7 @@ rows of ids, and is kept in a `View`. Masks are bool, True where attention is al
 against attention scores [batch, heads, query, key].
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -33,6 +33,7 @@ from t2t_keras.layers.positions import (
     require_rows,
     step_distances,
 )
+from t2t_keras.types import Array, Shape
 
 _FORBIDDEN = 1e30
 """Subtracted from a masked score, which it exceeds also at a low temperature; finite,
@@ -74,14 +75,14 @@ class Softmax:
         array([[0.5, 0.5, 0. , 0. ]], dtype=float32)
     """
 
-    def __call__(self, scores, mask=None):
+    def __call__(self, scores: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
         return ops.softmax(masked(scores, mask))
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return {}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict) -> "Softmax":
         return cls(**config)
 
 
@@ -124,16 +125,16 @@ class ScaledDotProductAttention(SequenceLayer):
 
     in_ctranslate2 = True
 
-    def __init__(self, normalize=None, dropout=0.0, **kwargs):
+    def __init__(self, normalize: Softmax | dict | None = None, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
         self.normalize = deserialize(normalize) or Softmax()
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, query_shape, key_shape=None, value_shape=None):
+    def build(self, query_shape: Shape, key_shape=None, value_shape=None) -> None:
         """Builds the dropout; a variant also makes its weights."""
         self.dropout.build((*query_shape[:-1], None))
 
-    def call(self, query, key, value, mask=None, positions=None, distance=None):
+    def call(self, query: tf.Tensor, key, value, mask=None, positions=None, distance=None) -> tuple:
         mask = value_checks.as_mask(mask)
         scores = self.score(query, key)  # [..., query, key]
         value_checks.require_broadcastable("mask", mask, scores.shape, "[..., query, key]")
@@ -149,16 +150,16 @@ class ScaledDotProductAttention(SequenceLayer):
             context *= tf.cast(has_key, context.dtype)
         return context, weights
 
-    def score(self, query, key):
+    def score(self, query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
         """Returns Q Kᵀ / √d_k, [..., query, key]."""
         scale = tf.cast(key.shape[-1] ** -0.5, query.dtype)
         return ops.batch_matmul(query * scale, key, transpose_b=True)
 
-    def compute_output_shape(self, query_shape, key_shape, value_shape):
+    def compute_output_shape(self, query_shape, key_shape, value_shape) -> tuple[Shape, Shape]:
         rows = tuple(query_shape[:-1])
         return (*rows, value_shape[-1]), (*rows, key_shape[-2])
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {
             "normalize": keras.saving.serialize_keras_object(self.normalize),
             "dropout": self.dropout.rate,
@@ -181,12 +182,12 @@ class MultiHeadAttention(HasFastForms, SequenceLayer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        attention=None,
-        fused=True,
-        use_bias=False,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        attention: ScaledDotProductAttention | dict | None = None,
+        fused: bool = True,
+        use_bias: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -201,7 +202,7 @@ class MultiHeadAttention(HasFastForms, SequenceLayer):
         self.fused = fused
         self.use_bias = use_bias
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
@@ -232,12 +233,10 @@ class MultiHeadAttention(HasFastForms, SequenceLayer):
         x = ops.reshape(x, [*x.shape[:2], self.num_heads, width], like=x)
         return ops.transpose(x, [0, 2, 1, 3])
 
-    def attend(self, query, key, value, view):
+    def attend(self, query, key, value, view: View) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns Concat(head_1, …, head_h) W^O, [batch, query, model_dim], and the weights.
 
-        Args:
-            query, key, value: [batch, heads, length, width].
-            view: `View` of them.
+        Query, key and value are [batch, heads, length, width].
         """
         context, weights = self.attention(
             query, key, value, view.mask, positions=self.positions, distance=view.distance
@@ -286,7 +285,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     fast_forms = {"with_room": ("initial_cache", "step", "step_view")}  # noqa: RUF012
 
     def __init__(
-        self, num_heads, key_dim, value_dim=None, *, causal=False, positions=None, **kwargs
+        self, num_heads: int, key_dim, value_dim=None, *, causal=False, positions=None, **kwargs
     ):
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
         self.causal = causal
@@ -294,7 +293,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         if self.positions is not None:
             require_in_attention(self.positions)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         model_dim = input_shape[-1]
         widths = [self.key_dim, self.key_dim, self.value_dim]
         self.qkv_projection = self.make_projections(widths, "qkv_projection")
@@ -303,13 +302,13 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             self.positions.build((None, self.num_heads, None, self.key_dim))
         self.build_attention(model_dim)
 
-    def call(self, x, sequences=None, mask=None, return_attention_weights=False):
+    def call(self, x: tf.Tensor, sequences=None, mask=None, return_attention_weights=False) -> Any:
         view = self.view(x, sequences, mask)
         query, key_value = self.project(x, view.positions)  # [batch, heads, length, width] each
         y, weights = self.attend(query, *key_value, view)
         return (y, weights) if return_attention_weights else y
 
-    def view(self, x, sequences=None, mask=None):
+    def view(self, x: tf.Tensor, sequences=None, mask: tf.Tensor | None = None) -> View:
         """Returns the `View` of rows, which a stack makes once.
 
         Arguments are as for a call; a `View` is returned unchanged.
@@ -323,7 +322,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         positions = positions_of(length, sequences)
         return View(mask, positions, distances(positions, positions))
 
-    def step_view(self, beam_history, num_steps):
+    def step_view(self, beam_history: tf.Tensor, num_steps: tf.Tensor) -> View:
         """Begins a step: each hypothesis takes its own beam's slot in the KV cache.
 
         Args:
@@ -339,7 +338,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         distance = None if self.positions is None else step_distances(history, num_steps)
         return history, View(cache_mask(history), num_steps, distance)
 
-    def project(self, x, positions=None):
+    def project(self, x: tf.Tensor, positions=None) -> tuple[tf.Tensor, KeyValue]:
         """Returns queries [batch, heads, length, key_dim] and the `KeyValue` of x.
 
         `positions` that act in attention may have rotated them. In `step`, beams take the place of
@@ -355,7 +354,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             query, key = (self.positions.rotate(y, positions) for y in (query, key))
         return query, KeyValue(key, value)
 
-    def full_weights(self, weights, length):
+    def full_weights(self, weights: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
         """Returns the attention weights that `call` gave, of one layer or stacked over layers.
 
         They are float32 [..., heads, query, key] of sequences of a length, an int32 scalar. Only a
@@ -364,16 +363,16 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         del length
         return weights
 
-    def initial_cache(self, batch):
+    def initial_cache(self, batch: int | tf.Tensor) -> KeyValue:
         """Returns the `KeyValue` of sentences that have no token yet, [batch, heads, 0, width]."""
         shapes = ([batch, self.num_heads, 0, width] for width in (self.key_dim, self.value_dim))
         return KeyValue(*(tf.zeros(shape, self.compute_dtype) for shape in shapes))
 
-    def with_room(self, cache, slots):
+    def with_room(self, cache: KeyValue, slots: tf.Tensor) -> KeyValue:
         """Returns a cache with more slots, int32 [], for steps of fixed sizes, see `ops.append`."""
         return KeyValue(*(ops.pad_axis(x, slots, axis=2) for x in cache))
 
-    def step(self, x, cache, view):
+    def step(self, x: tf.Tensor, cache: KeyValue, view: View) -> tuple[tf.Tensor, KeyValue]:
         """Computes attention of each hypothesis's newest position to itself and all earlier ones.
 
         Args:
@@ -391,7 +390,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         y, _ = self.attend(query, *cache, view)
         return y, cache
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {
             "causal": self.causal,
             "positions": keras.saving.serialize_keras_object(self.positions),
@@ -423,7 +422,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         TensorShape([2, 5, 32])
     """
 
-    def build(self, x_shape, memory_shape=None):
+    def build(self, x_shape: Shape, memory_shape: Shape | None = None) -> None:
         model_dim, memory_dim = x_shape[-1], (memory_shape or x_shape)[-1]
         self.query_projection = Linear(
             self.num_heads * self.key_dim,
@@ -444,7 +443,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         y, weights = self.attend(query, *self.project_memory(memory), view)
         return (y, weights) if return_attention_weights else y
 
-    def view(self, x, memory, target=None, source=None, memory_mask=None):
+    def view(self, x, memory: tf.Tensor, target=None, source=None, memory_mask=None) -> View:
         """Returns the `View` of the memory; arguments as for a call, a `View` is unchanged."""
         if isinstance(source, View):
             return source
@@ -454,11 +453,11 @@ class MultiHeadCrossAttention(MultiHeadAttention):
             raise InputError("target and source: give segments of both, or of neither.")
         return View(attention_mask(queries, keys))
 
-    def project_memory(self, memory):
+    def project_memory(self, memory: tf.Tensor) -> KeyValue:
         """Returns the `KeyValue` of memory [batch, source, model_dim]."""
         return KeyValue(*(self.split_heads(y) for y in self.kv_projection(memory)))
 
-    def step(self, x, key_value, view):
+    def step(self, x: tf.Tensor, key_value: KeyValue, view: View) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes attention of x to a memory whose `KeyValue`, of `project_memory`, is known.
 
         In a search the newest positions of a sentence's hypotheses, which share keys and values,
@@ -487,7 +486,7 @@ class Sequences(NamedTuple):
     positions: tf.Tensor | None = None
 
     @classmethod
-    def of(cls, x, sequences, mask=None, name="x"):
+    def of(cls, x: tf.Tensor, sequences, mask=None, name: str = "x") -> "Sequences":
         """Returns the given `Sequences` of rows x, or else `Sequences` made from their mask."""
         if sequences is None:
             return cls(value_checks.row_mask("mask", mask, x, name))
@@ -507,7 +506,7 @@ class Sequences(NamedTuple):
         )
 
 
-def padding_mask(mask):
+def padding_mask(mask: Array | None) -> tf.Tensor | None:
     """Lets every query attend to the keys that are not padding, a mask [batch, 1, 1, key].
 
     Args:
@@ -520,7 +519,7 @@ def padding_mask(mask):
     return None if mask is None else _expand(mask, 1, 2)
 
 
-def causal_mask(length):
+def causal_mask(length: int | tf.Tensor) -> tf.Tensor:
     """Lets position i attend only to positions 0 … i: "masking out … illegal connections".
 
     Returns a mask [1, 1, length, length] for an int scalar `length`.
@@ -535,7 +534,7 @@ def causal_mask(length):
     return _expand(allowed, 0, 1)
 
 
-def segment_mask(query_segments, key_segments):
+def segment_mask(query_segments: Array, key_segments: Array) -> tf.Tensor:
     """Lets queries attend to keys of their own segment, a mask [batch, 1, query, key].
 
     Args:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_positive, require_rate
+from t2t_keras.types import Shape
 
 _COLLECTION = "t2t_keras_rematerialized"  # of a graph: [(name of a value, function)]
 
@@ -102,7 +103,7 @@ class Linear(Rematerialized, keras.layers.Dense):
         TensorShape([2, 7, 16])
     """
 
-    def call(self, x, training=False):
+    def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         y = ops.matmul(tf.reshape(x, [-1, x.shape[-1]]), *self.factors)
         if self.bias is not None:
             y = ops.add_bias(y, tf.convert_to_tensor(self.bias), training)
@@ -117,7 +118,7 @@ class Linear(Rematerialized, keras.layers.Dense):
         """A tuple of the kernel [width, units] and, with LoRA, A [width, rank] and B · α / rank."""
         return keras_compat.lora_factors(self) if self.lora_enabled else (self.kernel,)
 
-    def save_own_variables(self, store):
+    def save_own_variables(self, store: dict) -> None:
         if not self.lora_enabled:
             super().save_own_variables(store)
             return
@@ -126,7 +127,7 @@ class Linear(Rematerialized, keras.layers.Dense):
             store["1"] = self.bias
         store["lora_a"], store["lora_b"] = self.lora_kernel_a, self.lora_kernel_b
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: dict) -> None:
         """Loads kernel and bias; with LoRA of the same rank, also A and B, so that it goes on.
 
         The kernel in a file has A B in it. Weights without LoRA, or of another rank, become the
@@ -188,7 +189,7 @@ class SeparateProjections(Rematerialized, keras.layers.Layer):
         ]
         keras_compat.track(self, "part", self.parts)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         for part in self.parts:
             part.build(input_shape)
 
@@ -236,21 +237,21 @@ class LayerNorm(SequenceLayer):
         array([[-1.34, -0.45,  0.45,  1.34]], dtype=float32)
     """
 
-    def __init__(self, epsilon=1e-6, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, **kwargs):
         super().__init__(autocast=False, **kwargs)
         require_positive("epsilon", epsilon)
         self.epsilon = epsilon
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         shape = (input_shape[-1],)
         self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
         self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         x, gamma, beta = (tf.cast(t, tf.float32) for t in (x, self.gamma, self.beta))
         return tf.cast(ops.layer_norm(x, gamma, beta, self.epsilon), self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {"epsilon": self.epsilon}
 
 
@@ -268,7 +269,7 @@ class Dropout(Rematerialized, keras.layers.Dropout):
         2.0
     """
 
-    def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
+    def __init__(self, rate: float, noise_shape: None = None, seed: int | None = None, **kwargs):
         if noise_shape is not None:
             raise InputError(
                 f"noise_shape is {noise_shape}, but this layer drops single elements: use "
@@ -277,7 +278,7 @@ class Dropout(Rematerialized, keras.layers.Dropout):
         require_rate("rate", rate)
         super().__init__(rate, seed=seed, **kwargs)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         if not training or self.rate == 0:
             return inputs
         return ops.dropout(inputs, self.rate, next_seed(self.seed_generator))

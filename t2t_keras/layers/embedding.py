@@ -10,6 +10,7 @@ from t2t_keras import ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import Rematerialized
 from t2t_keras.layers.value_checks import Limit
+from t2t_keras.types import Array, Shape
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -42,7 +43,7 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
         TensorShape([1, 4, 100])
     """
 
-    def __init__(self, vocab_size, model_dim, scale=True, output_bias=False, **kwargs):
+    def __init__(self, vocab_size: int, model_dim: int, scale=True, output_bias=False, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.vocab_size = require_whole_number("vocab_size", vocab_size)
@@ -50,7 +51,7 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
         self.scale = scale
         self.output_bias = output_bias
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         self.matrix = self.add_weight(
             name="matrix",
             shape=(self.vocab_size, self.model_dim),
@@ -66,7 +67,7 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
                 name="bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
             )
 
-    def call(self, inputs, reverse=False):
+    def call(self, inputs: tf.Tensor, reverse: bool = False) -> tf.Tensor:
         if reverse:
             return self.logits(inputs)
         if not inputs.dtype.is_integer:
@@ -80,11 +81,11 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
         vectors = tf.cast(vectors, self.compute_dtype)
         return vectors * tf.cast(self.model_dim**0.5, self.compute_dtype) if self.scale else vectors
 
-    def compute_mask(self, inputs, mask=None):
+    def compute_mask(self, inputs: Array, mask: tf.Tensor | None = None) -> tf.Tensor | None:
         is_ids = keras.backend.is_int_dtype(inputs.dtype)
         return keras.ops.not_equal(inputs, ops.PAD_ID) if is_ids else mask
 
-    def logits(self, hidden):
+    def logits(self, hidden: tf.Tensor) -> tf.Tensor:
         """Returns hidden · matrixᵀ + bias, float32 [..., vocab_size].
 
         Args:
@@ -98,13 +99,13 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
             logits += tf.convert_to_tensor(self.bias)
         return ops.reshape(logits, [*hidden.shape[:-1], self.vocab_size], like=hidden)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape, self.model_dim)
 
     def compute_output_spec(self, *args, **kwargs):  # of ids and of hidden states
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {
             "vocab_size": self.vocab_size,
             "model_dim": self.model_dim,

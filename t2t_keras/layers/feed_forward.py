@@ -1,9 +1,11 @@
 """Position-wise feed-forward networks (paper, section 3.3)."""
 
 import keras
+import tensorflow as tf
 
 from t2t_keras.errors import require_whole_number
 from t2t_keras.layers.basic import Dropout, Linear, SequenceLayer
+from t2t_keras.types import Shape
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -29,13 +31,13 @@ class FeedForward(SequenceLayer):
     in_ctranslate2 = True
     rematerializes = True
 
-    def __init__(self, feed_forward_dim, dropout=0.0, activation="relu", **kwargs):
+    def __init__(self, feed_forward_dim: int, dropout: float = 0.0, activation="relu", **kwargs):
         super().__init__(**kwargs)
         self.feed_forward_dim = require_whole_number("feed_forward_dim", feed_forward_dim)
         self.activation = activation
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         model_dim, dtype = input_shape[-1], self.dtype_policy
         self.inner = Linear(
             self.feed_forward_dim, activation=self.activation, dtype=dtype, name="inner"
@@ -45,10 +47,10 @@ class FeedForward(SequenceLayer):
         self.dropout.build((None, None, self.feed_forward_dim))
         self.outer.build((None, None, self.feed_forward_dim))
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return self.outer(self.dropout(self.inner(x)))
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {
             "feed_forward_dim": self.feed_forward_dim,
             "dropout": self.dropout.rate,

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from t2t_keras.layers.positions import require_rows
 from t2t_keras.layers.value_checks import row_mask
+from t2t_keras.types import Shape
 
 
 class Pooling(keras.layers.Layer):
@@ -25,25 +26,25 @@ class Pooling(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, x, mask=None):
+    def call(self, x: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
         require_rows(x)
         real = tf.ones(tf.shape(x)[:2], tf.bool) if mask is None else row_mask("mask", mask, x)
         return self.pool(x, real)
 
-    def pool(self, x, real):
+    def pool(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
         """Pools x [batch, length, model_dim]: [batch, model_dim]; `real`: bool [batch, length]."""
         weights = self.position_weights(x, real)
         pooled = tf.einsum("bl,bld->bd", weights, tf.cast(x, tf.float32))
         return tf.cast(pooled, self.compute_dtype)
 
-    def position_weights(self, x, real):
+    def position_weights(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
         """Returns the weight of each position, float32 [batch, length], 0 on padding."""
         raise NotImplementedError
 
-    def compute_mask(self, inputs, mask=None):
+    def compute_mask(self, inputs, mask=None) -> None:
         del inputs, mask  # no positions, no padding
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (input_shape[0], input_shape[-1])
 
 
@@ -57,7 +58,7 @@ class MeanPooling(Pooling):
         array([[2.]], dtype=float32)
     """
 
-    def position_weights(self, x, real):
+    def position_weights(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
         weights = tf.cast(real, tf.float32)
         return tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=1, keepdims=True))
 
@@ -73,7 +74,7 @@ class FirstPooling(Pooling):
         array([[1.]], dtype=float32)
     """
 
-    def position_weights(self, x, real):
+    def position_weights(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
         return tf.cast(real & (tf.cumsum(tf.cast(real, tf.int32), axis=1) == 1), tf.float32)
 
 
@@ -92,10 +93,10 @@ class AttentionPooling(Pooling):
         super().__init__(**kwargs)
         self.score = keras.layers.Dense(1, use_bias=False, dtype=self.dtype_policy, name="score")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.score.build(input_shape)
 
-    def position_weights(self, x, real):
+    def position_weights(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
         scores = tf.cast(self.score(x)[..., 0], tf.float32)
         weights = tf.nn.softmax(tf.where(real, scores, tf.float32.min))
         return tf.where(real, weights, 0.0)
@@ -112,7 +113,7 @@ class MaxPooling(Pooling):
         array([[8.]], dtype=float32)
     """
 
-    def pool(self, x, real):
+    def pool(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
         real = tf.expand_dims(real, -1)
         largest = tf.reduce_max(tf.where(real, x, x.dtype.min), axis=1)
         return tf.where(tf.reduce_any(real, axis=1), largest, 0)

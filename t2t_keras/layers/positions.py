@@ -11,6 +11,7 @@ from t2t_keras import ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.basic import SequenceLayer
 from t2t_keras.layers.value_checks import length_check, row_integers, row_mask
+from t2t_keras.types import Array, Shape
 
 
 class PositionEmbedding(SequenceLayer):
@@ -40,17 +41,17 @@ class PositionEmbedding(SequenceLayer):
     multiplies = False
 
     @classmethod
-    def from_transformer(cls, config, **kwargs):
+    def from_transformer(cls, config, **kwargs) -> "PositionEmbedding":
         """Returns the layer for a `TransformerConfig`."""
         del config
         return cls(**kwargs)
 
     @staticmethod
-    def count_weights(config):
+    def count_weights(config) -> int:
         """Returns the number of weights of an instance for a `TransformerConfig`."""
         return 0
 
-    def call(self, x, positions=None, mask=None):
+    def call(self, x: tf.Tensor, positions=None, mask=None) -> tf.Tensor:
         del positions, mask
         if self.in_attention:
             raise InputError(
@@ -59,12 +60,12 @@ class PositionEmbedding(SequenceLayer):
             )
         return x
 
-    def rotate(self, x, positions=None):
+    def rotate(self, x: tf.Tensor, positions: tf.Tensor | None = None) -> tf.Tensor:
         """Returns queries or keys x [batch, heads, length, key_dim], rotated by their positions."""
         del positions
         return x
 
-    def adjust_scores(self, scores, query, distance):
+    def adjust_scores(self, scores: tf.Tensor, query: tf.Tensor, distance: tf.Tensor) -> tf.Tensor:
         """Returns the scores of attention, changed by the distance of query and key.
 
         Args:
@@ -76,7 +77,7 @@ class PositionEmbedding(SequenceLayer):
         del query, distance
         return scores
 
-    def adjust_context(self, context, weights, distance):
+    def adjust_context(self, context, weights: tf.Tensor, distance: tf.Tensor) -> tf.Tensor:
         """Returns the result of attention, [..., heads, query, value_dim], changed by the distance.
 
         Args:
@@ -184,14 +185,14 @@ class SinusoidalPositions(PositionEmbedding):
 
     in_ctranslate2 = True
 
-    def call(self, x, positions=None, mask=None):
+    def call(self, x: tf.Tensor, positions=None, mask=None) -> tf.Tensor:
         positions, mask = require_places(x, positions, mask)
         known = ops.arange(tf.shape(x)[1]) if positions is None else positions
         encodings = tf.cast(self.encode(known, x.shape[-1]), x.dtype)
         return x + (of_real_positions(encodings, mask) if positions is None else encodings)
 
     @staticmethod
-    def encode(positions, model_dim):
+    def encode(positions: Array, model_dim: int) -> tf.Tensor:
         """Returns PE(positions), float32 [..., model_dim]; bfloat16 cannot count past 256."""
         even = tf.constant(np.arange(0, model_dim, 2), tf.float32)  # 2i
         rates = tf.pow(10_000.0, -even / model_dim)  # [model_dim / 2]
@@ -223,19 +224,19 @@ class LearnedPositions(PositionEmbedding):
 
     in_ctranslate2 = True
 
-    def __init__(self, max_positions, **kwargs):
+    def __init__(self, max_positions: int, **kwargs):
         super().__init__(**kwargs)
         self.max_positions = require_whole_number("max_positions", max_positions)
 
     @classmethod
-    def from_transformer(cls, config, **kwargs):
+    def from_transformer(cls, config, **kwargs) -> "LearnedPositions":
         return cls(config.max_positions, **kwargs)
 
     @staticmethod
-    def count_weights(config):
+    def count_weights(config) -> int:
         return config.max_positions * config.model_dim
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         model_dim = input_shape[-1]
         self.table = self.add_weight(
             name="table",
@@ -243,7 +244,7 @@ class LearnedPositions(PositionEmbedding):
             initializer=keras.initializers.RandomNormal(stddev=model_dim**-0.5),
         )
 
-    def call(self, x, positions=None, mask=None):
+    def call(self, x: tf.Tensor, positions=None, mask=None) -> tf.Tensor:
         positions, mask = require_places(x, positions, mask)
         table = tf.cast(self.table, x.dtype)
         if positions is None:
@@ -268,5 +269,5 @@ class LearnedPositions(PositionEmbedding):
             # XLA, which drops the check, refuses the slice.
             return tf.slice(table, [0, 0], [tf.shape(x)[1], self.table.shape[1]])
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {"max_positions": self.max_positions}

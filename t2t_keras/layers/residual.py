@@ -4,10 +4,13 @@
 the sub-layer's; `residual.around(x, sublayer)` is both.
 """
 
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
 from t2t_keras.layers.basic import Dropout, LayerNorm, SequenceLayer
+from t2t_keras.types import Shape
 
 
 class Residual(SequenceLayer):
@@ -25,19 +28,19 @@ class Residual(SequenceLayer):
         [..., model_dim]: with y the output of the connection, else the input of the sub-layer.
     """
 
-    def __init__(self, dropout=0.1, epsilon=1e-6, **kwargs):
+    def __init__(self, dropout: float = 0.1, epsilon: float = 1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.norm = LayerNorm(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
         # autocast=False: the sum may be in float32, which the compute dtype would round.
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, autocast=False, name="dropout")
 
-    def build(self, x_shape, y_shape=None):
+    def build(self, x_shape: Shape, y_shape: Shape | None = None) -> None:
         del y_shape
         self.norm.build(x_shape)
         self.dropout.build(x_shape)
 
-    def around(self, x, sublayer):
+    def around(self, x: tf.Tensor, sublayer: Callable) -> tf.Tensor | tuple:
         """Returns the output of the connection around a sub-layer, and its further results.
 
         Args:
@@ -51,11 +54,11 @@ class Residual(SequenceLayer):
         return (self(x, y[0]), *y[1:]) if isinstance(y, tuple) else self(x, y)
 
     @staticmethod
-    def final_norm(**kwargs):
+    def final_norm(**kwargs) -> keras.layers.Layer:
         """Returns the layer that follows the last layer of a stack."""
         raise NotImplementedError
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {"dropout": self.dropout.rate, "epsilon": self.epsilon}
 
 
@@ -75,7 +78,7 @@ class PostNorm(Residual):
 
     in_ctranslate2 = True
 
-    def call(self, x, y=None):
+    def call(self, x: tf.Tensor, y: tf.Tensor | None = None) -> tf.Tensor:
         if y is None:
             return x
         return self.norm(tf.cast(x, tf.float32) + self.dropout(tf.cast(y, tf.float32)))
@@ -103,7 +106,7 @@ class PreNorm(Residual):
 
     in_ctranslate2 = True
 
-    def call(self, x, y=None):
+    def call(self, x: tf.Tensor, y: tf.Tensor | None = None) -> tf.Tensor:
         return self.norm(x) if y is None else x + self.dropout(y)
 
     @staticmethod

@@ -96,7 +96,13 @@ class TransformerClassifier(TrainableModel):
     """
 
     def __init__(
-        self, config, classes, pooling="mean", head_dropout=0.1, word_dropout=0.0, **kwargs
+        self,
+        config: TransformerConfig | dict,
+        classes: int,
+        pooling: str = "mean",
+        head_dropout: float = 0.1,
+        word_dropout: float = 0.0,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.config = TransformerConfig.of(config)
@@ -131,7 +137,7 @@ class TransformerClassifier(TrainableModel):
         self.built = True
 
     @property
-    def max_length(self):
+    def max_length(self) -> int | None:
         """The maximum sequence length of the position embedding; None without a limit."""
         return self.positions.max_positions
 
@@ -142,11 +148,11 @@ class TransformerClassifier(TrainableModel):
         return {"source_ids": Limit.of_ids(vocab_size), "labels": Limit.of_classes(self.classes)}
 
     @property
-    def input_signature(self):
+    def input_signature(self) -> tf.TensorSpec:
         """The inputs that a call needs, a `tf.TensorSpec`."""
         return tf.TensorSpec([None, None], tf.int32, "source_ids")
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: tf.Tensor | dict, training: bool | None = None) -> tf.Tensor:
         del training  # Keras hands it to the layers
         ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
         require_sequences(ids)
@@ -158,7 +164,7 @@ class TransformerClassifier(TrainableModel):
         pooled = self.pool(x, mask=mask)  # [batch, model_dim]
         return self.head(self.head_dropout(pooled))
 
-    def get_config(self):
+    def get_config(self) -> dict:
         config = {"config": dataclasses.asdict(self.config)}
         return super().get_config() | config | self.head_settings
 

@@ -154,7 +154,7 @@ class TransformerConfig:
             object.__setattr__(self, "value_dim", self.key_dim)
 
     @classmethod
-    def of(cls, config):
+    def of(cls, config: "TransformerConfig | dict") -> "TransformerConfig":
         """Returns a config unchanged, or makes one from a dict of its fields.
 
         Raises:
@@ -172,22 +172,22 @@ class TransformerConfig:
         return config
 
     @classmethod
-    def tiny(cls, vocab_size, **overrides):
+    def tiny(cls, vocab_size: int, **overrides) -> "TransformerConfig":
         """Returns 4 + 4 layers of width 128, about 2.6 million weights at 10,000 ids."""
         return cls(vocab_size, **(TINY | overrides))
 
     @classmethod
-    def base(cls, vocab_size, **overrides):
+    def base(cls, vocab_size: int, **overrides) -> "TransformerConfig":
         """Returns the paper's base model (Table 3, first row), 63 million weights at 37,000 ids."""
         return cls(vocab_size, **overrides)
 
     @classmethod
-    def big(cls, vocab_size, **overrides):
+    def big(cls, vocab_size: int, **overrides) -> "TransformerConfig":
         """Returns the paper's big model (Table 3, last row), 214 million weights at 37,000 ids."""
         return cls(vocab_size, **(BIG | overrides))
 
     @classmethod
-    def parsing(cls, vocab_size, **overrides):
+    def parsing(cls, vocab_size: int, **overrides) -> "TransformerConfig":
         """Returns the paper's model for parsing: 4 layers, d_model 1024 (section 6.3).
 
         The paper gives neither d_ff nor h for it; they are taken from the big model.
@@ -195,6 +195,6 @@ class TransformerConfig:
         return cls(vocab_size, **(PARSING | overrides))
 
     @property
-    def encoder_vocab_size(self):
+    def encoder_vocab_size(self) -> int:
         """The number of ids of the source, int."""
         return self.source_vocab_size or self.vocab_size

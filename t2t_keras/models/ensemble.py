@@ -4,15 +4,20 @@ Memory and decoding state are tuples of the members' memories and states.
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
+from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.search_steps import FixedSettings, require_own_steps
+from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import ENSEMBLE_MEANS
+from t2t_keras.types import Array
 
 _OF_MEMBERS = "config", "input_signature", "encode", "initial_state", "step", "reorder"
 
@@ -48,7 +53,7 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
 
     fixed = ("members", "mean")
 
-    def __init__(self, members, mean="probabilities", **kwargs):
+    def __init__(self, members: Sequence[Transformer], mean: str = "probabilities", **kwargs):
         if not hasattr(members, "__iter__"):
             raise InputError(f"members is a {type(members).__name__}: give a list of models.")
         members = list(members)
@@ -67,7 +72,7 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         return Ensemble, (list(self.members), self.mean)  # for pickle
 
     @property
-    def config(self):
+    def config(self) -> TransformerConfig:
         """The `TransformerConfig` of the first member."""
         return self.members[0].config
 
@@ -77,26 +82,26 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         return self.members[0].input_signature
 
     @property
-    def max_length(self):
+    def max_length(self) -> int | None:
         """The longest sequence that all members can read; None without a limit."""
         return min((m.max_length for m in self.members if m.max_length), default=None)
 
-    def call(self, inputs, return_attention_weights=False):
+    def call(self, inputs: dict, return_attention_weights: bool = False) -> Any:
         first, *others = self.members
         logits, weights = first(inputs, return_attention_weights=True)
         logits = self._mean([logits, *(member(inputs) for member in others)])
         return (logits, weights) if return_attention_weights else logits
 
-    def encode(self, source_ids):
+    def encode(self, source_ids: Array) -> tuple:
         """Returns the memory of source_ids, int32 [batch, source]."""
         return tuple(member.encode(source_ids) for member in self.members)
 
-    def initial_state(self, memory, beams):
+    def initial_state(self, memory: tuple, beams: int) -> tuple:
         """Returns the state of `beams` hypotheses, an int, without a token."""
         pairs = zip(self.members, memory, strict=True)
         return tuple(member.initial_state(its, beams) for member, its in pairs)
 
-    def step(self, ids, state, return_attention_weights=False):
+    def step(self, ids: tf.Tensor, state: tuple, return_attention_weights: bool = False) -> tuple:
         """Reads one more token of every hypothesis, see `Transformer.step`; returns log P.
 
         Attention weights come from the first member, as in a call.
@@ -109,7 +114,7 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         found = self._mean(logits), states
         return (*found, weights[0]) if return_attention_weights else found
 
-    def reorder(self, state, parents):
+    def reorder(self, state: tuple, parents: tf.Tensor) -> tuple:
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
         pairs = zip(self.members, state, strict=True)
         return tuple(member.reorder(its, parents) for member, its in pairs)

@@ -11,6 +11,8 @@ Neighbor Machine Translation"), a sentence is compared only with the pairs whose
 similar to its own by TF-IDF.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from typing import Any, NamedTuple
@@ -23,6 +25,7 @@ from absl import logging
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.models.search_steps import FixedSettings, require_hidden_step, require_own_steps
+from t2t_keras.models.transformer import Transformer
 from t2t_keras.ops.top_k import top_k
 from t2t_keras.settings import KNNSettings
 
@@ -36,13 +39,13 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
     Args:
         model: `Transformer`, trained.
         datastore: `Datastore` of the model, from `build_datastore`.
-        k: int, nearest keys that predict.
+        k: nearest keys that predict.
         temperature: T, in the unit of squared distances; lower values favor the nearest keys.
         interpolation: λ, the weight of the datastore, at least 0 and less than 1; 0: only the
             model.
-        subset_size: int, tokens of similar pairs that each sentence is compared with. Each takes
-            4 · model_dim bytes for each sentence of a batch. Reading them takes most of the
-            additional time of kNN-MT.
+        subset_size: tokens of similar pairs that each sentence is compared with. Each takes 4 ·
+            model_dim bytes for each sentence of a batch. Reading them takes most of the additional
+            time of kNN-MT.
 
     Call arguments:
         inputs, return_attention_weights: as for the model.
@@ -65,12 +68,12 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
 
     def __init__(
         self,
-        model,
-        datastore,
-        k=16,
-        temperature=20.0,
-        interpolation=0.25,
-        subset_size=8_192,
+        model: Transformer,
+        datastore: Datastore,
+        k: int = 16,
+        temperature: float = 20.0,
+        interpolation: float = 0.25,
+        subset_size: int = 8_192,
         **kwargs,
     ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
@@ -223,7 +226,7 @@ class Datastore(NamedTuple):
     values: np.ndarray  # int32 [tokens], the tokens
 
 
-def build_datastore(model, batches):
+def build_datastore(model: Transformer, batches: tf.data.Dataset) -> Datastore:
     """Returns the `Datastore` of a text, by one pass of a `Transformer` over it.
 
     Args:
@@ -282,7 +285,7 @@ class TfIdfRetriever(keras.layers.Layer):
         self.idf = add_buffer(self, "idf", idf, "float32")
         self.built = True
 
-    def retrieve(self, query_ids, count):
+    def retrieve(self, query_ids: tf.Tensor, count: int) -> tf.Tensor:
         """Finds the texts most similar to each query.
 
         Args:

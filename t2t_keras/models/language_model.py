@@ -7,6 +7,7 @@ which computes all positions; a search uses `initial_state`, `step` and `reorder
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -78,7 +79,9 @@ class TransformerLM(TrainableModel):
             layer.build((None, None, config.model_dim))
         self.built = True
 
-    def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
+    def call(
+        self, inputs: dict, training=None, return_attention_weights=False, return_hidden=False
+    ) -> Any:
         del training  # Keras hands it to the layers
         if not isinstance(inputs, dict) or "target_ids" not in inputs:
             given = list(inputs) if isinstance(inputs, dict) else f"a {type(inputs).__name__}"
@@ -109,13 +112,13 @@ class TransformerLM(TrainableModel):
 
         Args:
             batch: int or int32 scalar, prompts; from `encode`.
-            beams: int, hypotheses of each prompt.
+            beams: hypotheses of each prompt.
         """
         caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
         history = tf.zeros([batch, beams, 0], ops.index_dtype())
         return DecoderState((), history, caches, tf.constant(0))
 
-    def step(self, ids, state):
+    def step(self, ids: tf.Tensor, state: DecoderState) -> tuple[tf.Tensor, DecoderState]:
         """Reads ids, int32 [batch, beams], the newest token of every hypothesis.
 
         Returns:
@@ -129,12 +132,12 @@ class TransformerLM(TrainableModel):
         state = DecoderState((), history, caches, num_steps + 1)
         return self.output_projection.logits(hidden), state
 
-    def reorder(self, state, parents):
+    def reorder(self, state: DecoderState, parents: tf.Tensor) -> DecoderState:
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
 
-    def with_room(self, state, steps, round_up=None):
+    def with_room(self, state: DecoderState, steps: tf.Tensor, round_up=None) -> DecoderState:
         """Returns a state with room for further steps, see `Transformer.with_room`."""
         return state.with_room(steps, self._attentions)
 
@@ -147,7 +150,7 @@ class TransformerLM(TrainableModel):
     labels_are_sequences = True
 
     @property
-    def max_length(self):
+    def max_length(self) -> int | None:
         """The maximum sequence length of the position embedding; None without a limit."""
         return self.positions.max_positions
 
@@ -158,7 +161,7 @@ class TransformerLM(TrainableModel):
         return {"target_ids": Limit.of_ids(size), "labels": Limit.of_labels(size)}
 
     @property
-    def input_signature(self):
+    def input_signature(self) -> dict[str, tf.TensorSpec]:
         """The inputs that a call needs, dict of `tf.TensorSpec`."""
         return {"target_ids": tf.TensorSpec([None, None], tf.int32, "target_ids")}
 
@@ -172,5 +175,5 @@ class TransformerLM(TrainableModel):
         """The bias [vocab_size] of the logits, or None, for a fused loss."""
         return self.output_projection.bias
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {"config": dataclasses.asdict(self.config)}

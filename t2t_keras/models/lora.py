@@ -4,6 +4,8 @@ The weights of a trained model are frozen. Each `Linear` gets two small trainabl
 whose product is added to its own matrix; searches, exports and `save` merge it.
 """
 
+from typing import Any
+
 import keras
 
 from t2t_keras import keras_compat
@@ -12,7 +14,7 @@ from t2t_keras.layers.basic import Linear
 from t2t_keras.models.trainable_model import TrainableModel
 
 
-def enable_lora(model, rank, lora_alpha=None):
+def enable_lora(model: keras.Model, rank: int, lora_alpha: float | None = None) -> None:
     """Freezes a trained model and adds two small trainable matrices to every `Linear`.
 
     x W becomes x (W + A B · α / rank), with A [width, rank] and B [rank, units] in float32. B
@@ -22,7 +24,7 @@ def enable_lora(model, rank, lora_alpha=None):
 
     Args:
         model: `Transformer`, `TransformerClassifier`, or any built Keras model with `Linear`s.
-        rank: int, columns of A; 4 to 64 are usual.
+        rank: columns of A; 4 to 64 are usual.
         lora_alpha: α, the weight of A B is α / rank; rank if None.
 
     Raises:
@@ -57,7 +59,7 @@ def enable_lora(model, rank, lora_alpha=None):
         model.compiled, model.predict_function = False, None
 
 
-def merge_lora(model):
+def merge_lora(model: keras.Model) -> Any:
     """Returns a copy of a model whose matrices are W + A B · α / rank, without LoRA.
 
     It is of the same class, and the `model` itself if it has no LoRA.

@@ -8,7 +8,7 @@ uses `call`, which computes all positions. A search uses `encode`, `initial_stat
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -21,6 +21,7 @@ from t2t_keras.layers.value_checks import Limit, require_sequences
 from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel
+from t2t_keras.types import Array, Shape
 
 
 class ConfiguredLayer(SequenceLayer):
@@ -74,7 +75,7 @@ class EncoderLayer(ConfiguredLayer):
 
     rematerializes = True
 
-    def __init__(self, config, causal=False, **kwargs):
+    def __init__(self, config: TransformerConfig | dict, causal: bool = False, **kwargs):
         super().__init__(config, **kwargs)
         self.causal = causal
         config, dtype = self.config, self.dtype_policy
@@ -87,19 +88,19 @@ class EncoderLayer(ConfiguredLayer):
             self.attention_residual = residual(name="attention_residual")
             self.feed_forward_residual = residual(name="feed_forward_residual")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.attention.build(input_shape)
         self.attention_residual.build(input_shape)
         self.feed_forward.build(input_shape)
         self.feed_forward_residual.build(input_shape)
 
-    def call(self, x, source=None, mask=None, return_attention_weights=False):
+    def call(self, x: tf.Tensor, source=None, mask=None, return_attention_weights=False) -> Any:
         x, weights = self._sublayers(
             x, lambda x: self.attention(x, source, mask=mask, return_attention_weights=True)
         )
         return (x, weights) if return_attention_weights else x
 
-    def step(self, x, cache, view):
+    def step(self, x: tf.Tensor, cache: KeyValue, view: View) -> tuple[tf.Tensor, KeyValue]:
         """Computes what `call` does for the newest position of every hypothesis.
 
         Args: those of `MultiHeadSelfAttention.step`; the layer is causal.
@@ -115,7 +116,7 @@ class EncoderLayer(ConfiguredLayer):
         x = self.feed_forward_residual.around(x, self.feed_forward)
         return x, of_attention
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {"causal": self.causal}
 
 
@@ -141,17 +142,17 @@ class Encoder(ConfiguredLayer):
         TensorShape([2, 4, 4, 7, 7])
     """
 
-    def __init__(self, config, causal=False, **kwargs):
+    def __init__(self, config: TransformerConfig | dict, causal: bool = False, **kwargs):
         super().__init__(config, **kwargs)
         self.causal, config = causal, self.config
         count = config.num_decoder_layers if causal else config.num_encoder_layers
         self.add_layers(functools.partial(EncoderLayer, causal=causal), count)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         for layer in [*self.layers, self.final_norm]:
             layer.build(input_shape)
 
-    def call(self, x, source=None, mask=None, return_attention_weights=False):
+    def call(self, x: tf.Tensor, source=None, mask=None, return_attention_weights=False) -> Any:
         view = self.layers[0].attention.view(x, source, mask)  # of all layers
         all_weights = []
         for layer in self.layers:
@@ -160,7 +161,7 @@ class Encoder(ConfiguredLayer):
         x = self.final_norm(x)
         return (x, tf.stack(all_weights, axis=1)) if return_attention_weights else x
 
-    def step(self, x, caches, view):
+    def step(self, x: tf.Tensor, caches: tuple, view: View) -> tuple[tf.Tensor, tuple]:
         """Computes what `call` does for the newest position; see `EncoderLayer.step`.
 
         Caches are tuples over the layers.
@@ -171,7 +172,7 @@ class Encoder(ConfiguredLayer):
             new_caches.append(cache)
         return self.final_norm(x), tuple(new_caches)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {"causal": self.causal}
 
 
@@ -206,7 +207,7 @@ class DecoderLayer(ConfiguredLayer):
 
     rematerializes = True
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: TransformerConfig | dict, **kwargs):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
         with parts_of(self):  # for `keras.RematScope`
@@ -222,7 +223,7 @@ class DecoderLayer(ConfiguredLayer):
             self.cross_residual = residual(name="cross_residual")
             self.feed_forward_residual = residual(name="feed_forward_residual")
 
-    def build(self, x_shape, memory_shape=None):
+    def build(self, x_shape: Shape, memory_shape: Shape | None = None) -> None:
         self.self_attention.build(x_shape)
         self.self_residual.build(x_shape)
         self.cross_attention.build(x_shape, memory_shape)
@@ -232,14 +233,14 @@ class DecoderLayer(ConfiguredLayer):
 
     def call(
         self,
-        x,
-        memory,
+        x: tf.Tensor,
+        memory: tf.Tensor,
         target=None,
         source=None,
         x_mask=None,
         memory_mask=None,
         return_attention_weights=False,
-    ):
+    ) -> Any:
         x, self_weights, cross_weights = self._sublayers(
             x,
             lambda x: self.self_attention(x, target, mask=x_mask, return_attention_weights=True),
@@ -249,7 +250,7 @@ class DecoderLayer(ConfiguredLayer):
         )
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
-    def step(self, x, key_value, cross_view, cache, view):
+    def step(self, x: tf.Tensor, key_value, cross_view, cache, view) -> tuple:
         """Computes what `call` does for the newest position of every hypothesis.
 
         Args:
@@ -299,25 +300,25 @@ class Decoder(ConfiguredLayer):
         TensorShape([2, 5, 128])
     """
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: TransformerConfig | dict, **kwargs):
         super().__init__(config, **kwargs)
         self.add_layers(DecoderLayer, self.config.num_decoder_layers)
 
-    def build(self, x_shape, memory_shape=None):
+    def build(self, x_shape: Shape, memory_shape: Shape | None = None) -> None:
         for layer in self.layers:
             layer.build(x_shape, memory_shape)
         self.final_norm.build(x_shape)
 
     def call(
         self,
-        x,
-        memory,
+        x: tf.Tensor,
+        memory: tf.Tensor,
         target=None,
         source=None,
         x_mask=None,
         memory_mask=None,
         return_attention_weights=False,
-    ):
+    ) -> Any:
         first = self.layers[0]  # its views are those of all layers
         self_view = first.self_attention.view(x, target, x_mask)
         cross_view = first.cross_attention.view(x, memory, target, source, memory_mask)
@@ -331,7 +332,7 @@ class Decoder(ConfiguredLayer):
         x = self.final_norm(x)
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
-    def step(self, x, key_values, cross_view, caches, view):
+    def step(self, x: tf.Tensor, key_values, cross_view, caches, view) -> tuple:
         """Computes what `call` does for the newest position; see `DecoderLayer.step`.
 
         Keys and values and caches are tuples over the layers; the weights are the last layer's.
@@ -428,7 +429,7 @@ class Transformer(TrainableModel):
         "hidden_step": ("step",),
     }
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: TransformerConfig | dict, **kwargs):
         super().__init__(**kwargs)
         self.config = TransformerConfig.of(config)
         config, dtype = self.config, self.dtype_policy
@@ -451,7 +452,9 @@ class Transformer(TrainableModel):
         self.decoder.build(shape, shape)
         self.built = True
 
-    def call(self, inputs, training=None, return_attention_weights=False, return_hidden=False):
+    def call(
+        self, inputs: dict, training=None, return_attention_weights=False, return_hidden=False
+    ) -> Any:
         del training  # Keras hands it to the layers
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= inputs.keys():
             given = list(inputs) if isinstance(inputs, dict) else f"a {type(inputs).__name__}"
@@ -485,7 +488,7 @@ class Transformer(TrainableModel):
         x = add_positions(embedding(ids), sequences.positions, mask=sequences.mask)
         return self.embedding_dropout(x)
 
-    def encode(self, source_ids):
+    def encode(self, source_ids: Array) -> ProjectedMemory:
         """Returns the `ProjectedMemory` of source_ids, int32 [batch, source]."""
         source = Sequences(mask=ops.is_token(source_ids))
         x = self._embed(source_ids, self.source_embedding, self.source_positions, source)
@@ -494,19 +497,14 @@ class Transformer(TrainableModel):
         key_values = tuple(layer.cross_attention.project_memory(memory) for layer in layers)
         return ProjectedMemory(key_values, padding_mask(source.mask))
 
-    def initial_state(self, memory, beams):
-        """Returns the `DecoderState` of hypotheses that have no token yet.
-
-        Args:
-            memory: `ProjectedMemory` of the sources.
-            beams: int, hypotheses of each sentence.
-        """
+    def initial_state(self, memory: ProjectedMemory, beams: int) -> DecoderState:
+        """Returns the state of `beams` hypotheses of each sentence, which have no token yet."""
         batch = tf.shape(memory.mask)[0]
         caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
         history = tf.zeros([batch, beams, 0], ops.index_dtype())
         return DecoderState(memory, history, caches, tf.constant(0))
 
-    def step(self, ids, state, return_attention_weights=False):
+    def step(self, ids: tf.Tensor, state: DecoderState, return_attention_weights=False) -> tuple:
         """Reads ids, int32 [batch, beams], the newest token of every hypothesis.
 
         Returns:
@@ -518,7 +516,7 @@ class Transformer(TrainableModel):
         logits = self.output_projection.logits(hidden)
         return (logits, state, weights) if return_attention_weights else (logits, state)
 
-    def hidden_step(self, ids, state):
+    def hidden_step(self, ids: tf.Tensor, state: DecoderState) -> tuple:
         """Like `step`, but returns the decoder's output [batch, beams, model_dim] and attention."""
         memory, history, caches, num_steps = state
         history, view = self._attentions[0].step_view(history, num_steps)
@@ -530,12 +528,12 @@ class Transformer(TrainableModel):
         )
         return hidden, DecoderState(memory, history, caches, num_steps + 1), weights
 
-    def reorder(self, state, parents):
+    def reorder(self, state: DecoderState, parents: tf.Tensor) -> DecoderState:
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
         history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
         return state._replace(beam_history=history)
 
-    def with_room(self, state, steps, round_up=None):
+    def with_room(self, state: DecoderState, steps: tf.Tensor, round_up=None) -> DecoderState:
         """Returns a state with room for further steps, so that its sizes are few, see `ops.append`.
 
         Args:
@@ -560,7 +558,7 @@ class Transformer(TrainableModel):
     labels_are_sequences = True
 
     @property
-    def max_length(self):
+    def max_length(self) -> int | None:
         """The maximum sequence length of the position embedding; None without a limit."""
         return self.source_positions.max_positions
 
@@ -575,7 +573,7 @@ class Transformer(TrainableModel):
         }
 
     @property
-    def input_signature(self):
+    def input_signature(self) -> dict[str, tf.TensorSpec]:
         """The inputs that a call needs, dict of `tf.TensorSpec`."""
         names = "source_ids", "target_ids"
         return {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
@@ -590,7 +588,7 @@ class Transformer(TrainableModel):
         """The bias [vocab_size] of the logits, or None, for a fused loss."""
         return self.output_projection.bias
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {"config": dataclasses.asdict(self.config)}
 
 

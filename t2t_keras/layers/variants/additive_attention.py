@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.layers.attention import ScaledDotProductAttention
+from t2t_keras.types import Shape
 
 _MAX_HIDDEN = 1 << 23  # elements of hidden layers that may exist at a time: 32 MiB
 
@@ -31,7 +32,7 @@ class AdditiveAttention(ScaledDotProductAttention):
         TensorShape([2, 7, 32])
     """
 
-    def build(self, query_shape, key_shape=None, value_shape=None):
+    def build(self, query_shape: Shape, key_shape=None, value_shape=None) -> None:
         super().build(query_shape, key_shape, value_shape)
         heads, key_dim = query_shape[-3], query_shape[-1]
         self.vector = self.add_weight(
@@ -40,7 +41,7 @@ class AdditiveAttention(ScaledDotProductAttention):
             initializer=keras.initializers.RandomNormal(stddev=key_dim**-0.5),
         )
 
-    def score(self, query, key):
+    def score(self, query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
         """Returns vᵀ tanh(q + k), float32 [..., heads, query, key]."""
         scores = additive_scores(
             *(tf.cast(tensor, tf.float32) for tensor in (query, key, self.vector))

@@ -25,7 +25,7 @@ class DotProductAttention(ScaledDotProductAttention):
 
     in_ctranslate2 = True
 
-    def score(self, query, key):
+    def score(self, query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
         """Returns Q Kᵀ, [..., query, key]."""
         return ops.batch_matmul(query, key, transpose_b=True)
 
@@ -47,7 +47,7 @@ class TemperedSoftmax(Softmax):
 
     in_ctranslate2 = True
 
-    def __init__(self, temperature):
+    def __init__(self, temperature: float):
         require_positive("temperature", temperature)
         self.temperature = temperature
 

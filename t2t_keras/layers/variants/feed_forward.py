@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from t2t_keras.layers.feed_forward import FeedForward
+from t2t_keras.types import Shape
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -17,7 +18,7 @@ class ConvolutionFeedForward(FeedForward):
 
     in_ctranslate2 = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         model_dim, dtype = input_shape[-1], self.dtype_policy
         self.inner = keras.layers.Conv1D(
             self.feed_forward_dim,
@@ -31,7 +32,7 @@ class ConvolutionFeedForward(FeedForward):
         self.dropout.build((None, None, self.feed_forward_dim))
         self.outer.build((None, None, self.feed_forward_dim))
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         # A convolution needs a length above 0; of kernel size 1 any length will do.
         rows = tf.reshape(x, [-1, x.shape[-1]])
         missing = tf.cast(tf.equal(tf.size(rows), 0), tf.int32)

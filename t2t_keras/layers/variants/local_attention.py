@@ -10,7 +10,7 @@ of a decoder attends to the last r positions, itself included.
 The queries of a block are compared with its keys and its neighbors': O(r·n·d) time and memory.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -47,14 +47,14 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         TensorShape([1, 900, 32])
     """
 
-    def __init__(self, num_heads, key_dim, value_dim=None, *, window, **kwargs):
+    def __init__(self, num_heads: int, key_dim: int, value_dim=None, *, window: int, **kwargs):
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
         self.window = require_whole_number("window", window)
 
     def get_config(self):
         return super().get_config() | {"window": self.window}
 
-    def call(self, x, sequences=None, mask=None, return_attention_weights=False):
+    def call(self, x: tf.Tensor, sequences=None, mask=None, return_attention_weights=False) -> Any:
         length = tf.shape(x)[1]
         view = self.view(x, sequences, mask)
         query, (key, value) = self.project(x, view.positions)
@@ -77,7 +77,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         y = tf.ensure_shape(y, x.shape)
         return (y, weights) if return_attention_weights else y
 
-    def view(self, x, sequences=None, mask=None):
+    def view(self, x: tf.Tensor, sequences=None, mask: tf.Tensor | None = None) -> View:
         """Returns the `View` of rows, by blocks; see `MultiHeadSelfAttention.view`."""
         if isinstance(sequences, View):
             return sequences
@@ -94,7 +94,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         key_positions = with_neighbors(by_block, neighbors, axis=2)
         return View(mask, positions, distances(by_block, key_positions))
 
-    def full_weights(self, weights, length):
+    def full_weights(self, weights: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
         """Returns float32 [..., heads, query, key], 0 outside of the windows.
 
         The weights are float32 [..., blocks, heads, block, key], as from `call`; length: int32
@@ -120,7 +120,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         begin = -min(neighbors) * blocks.size  # the blocks before the first one
         return weights[..., :length, begin : begin + length]
 
-    def step(self, x, cache, view):
+    def step(self, x: tf.Tensor, cache: KeyValue, view: View) -> tuple[tf.Tensor, KeyValue]:
         """Like `MultiHeadSelfAttention.step`; the cache holds at most r - 1 steps."""
         beams = x.shape[1]
         slots = tf.shape(cache.key)[2] + beams

@@ -9,6 +9,7 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers.positions import PositionEmbedding, SinusoidalPositions
+from t2t_keras.types import Array, Shape
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -33,14 +34,14 @@ class FairseqSinusoidalPositions(SinusoidalPositions):
     in_ctranslate2 = True
     first_position = 2
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if input_shape[-1] % 2 or input_shape[-1] < 4:
             raise InputError(
                 f"model_dim is {input_shape[-1]}: fairseq's sinusoids need an even number from 4."
             )
 
     @classmethod
-    def encode(cls, positions, model_dim):
+    def encode(cls, positions: Array, model_dim: int) -> tf.Tensor:
         """Returns PE(positions), float32 [..., model_dim]."""
         half = model_dim // 2
         # In float32 throughout, as there: the differences grow with the position.
@@ -69,14 +70,14 @@ class RotaryPositions(PositionEmbedding):
 
     in_attention = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if input_shape[-1] % 2:
             raise InputError(
                 f"key_dim is {input_shape[-1]}, but rotary positions rotate pairs of elements: "
                 "give an even key_dim."
             )
 
-    def rotate(self, x, positions=None):
+    def rotate(self, x: tf.Tensor, positions: tf.Tensor | None = None) -> tf.Tensor:
         if positions is None:
             positions = ops.arange(tf.shape(x)[2])
         elif positions.shape.rank == 2:
@@ -108,7 +109,7 @@ class RelativePositions(PositionEmbedding):
     in_attention = True
     multiplies = True
 
-    def __init__(self, max_distance=16, value_dim=None, **kwargs):
+    def __init__(self, max_distance: int = 16, value_dim: int | None = None, **kwargs):
         super().__init__(**kwargs)
         self.max_distance = require_whole_number("max_distance", max_distance)
         if value_dim is not None:
@@ -116,21 +117,21 @@ class RelativePositions(PositionEmbedding):
         self.value_dim = value_dim
 
     @classmethod
-    def from_transformer(cls, config, **kwargs):
+    def from_transformer(cls, config, **kwargs) -> "RelativePositions":
         return cls(config.max_relative_distance, config.value_dim, **kwargs)
 
     @staticmethod
-    def count_weights(config):
+    def count_weights(config) -> int:
         return (2 * config.max_relative_distance + 1) * (config.key_dim + config.value_dim)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         rows, key_dim = 2 * self.max_distance + 1, input_shape[-1]
         self.key_table = self.add_weight(name="key_table", shape=(rows, key_dim))
         self.value_table = self.add_weight(
             name="value_table", shape=(rows, self.value_dim or key_dim)
         )
 
-    def adjust_scores(self, scores, query, distance):
+    def adjust_scores(self, scores: tf.Tensor, query: tf.Tensor, distance: tf.Tensor) -> tf.Tensor:
         scale = tf.cast(query.shape[-1] ** -0.5, query.dtype)
         table = tf.cast(self.key_table, query.dtype)  # [rows, key_dim]
         by_row = tf.matmul(query * scale, table, transpose_b=True)  # [..., heads, query, rows]
@@ -138,7 +139,7 @@ class RelativePositions(PositionEmbedding):
         adjustment = tf.einsum("...hqr,...qkr->...hqk", by_row, one_hot)
         return scores + tf.cast(adjustment, scores.dtype)
 
-    def adjust_context(self, context, weights, distance):
+    def adjust_context(self, context, weights: tf.Tensor, distance: tf.Tensor) -> tf.Tensor:
         width = self.value_table.shape[-1]
         if context.shape[-1] != width:
             raise InputError(
@@ -154,7 +155,7 @@ class RelativePositions(PositionEmbedding):
         clipped = tf.clip_by_value(distance, -self.max_distance, self.max_distance)
         return tf.one_hot(clipped + self.max_distance, 2 * self.max_distance + 1, dtype=dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {
             "max_distance": self.max_distance,
             "value_dim": self.value_dim,
