@@ -4,28 +4,28 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, Union
 
-if TYPE_CHECKING:  # neither is needed to read an annotation
-    import numpy as np
-    import tensorflow as tf
+if TYPE_CHECKING:  # to read an annotation neither is needed
+    import numpy  # by its name, by which pdoc finds it, too
+    import tensorflow
 
 StrPath: TypeAlias = str | os.PathLike[str]
-Array: TypeAlias = Union["tf.Tensor", "np.ndarray"]
+Array: TypeAlias = Union["tensorflow.Tensor", "numpy.ndarray"]
 Shape: TypeAlias = Sequence[int | None]
 """The shape of an array as Keras gives it: None for a size that is not known yet."""
-Batch: TypeAlias = tuple[dict[str, "tf.Tensor"], "tf.Tensor", "tf.Tensor"]
+Batch: TypeAlias = tuple[dict[str, "tensorflow.Tensor"], "tensorflow.Tensor", "tensorflow.Tensor"]
 """Inputs, labels and weights."""
 
 
 class Corpus(Protocol):
     """What gives the pairs of each split, `{"source", "target"}` string scalars."""
 
-    def examples(self, split: str, /) -> "tf.data.Dataset": ...
+    def examples(self, split: str, /) -> "tensorflow.data.Dataset": ...
 
 
 class Encoder(Protocol):
     """A tokenizer, or what replaces it for one side of the pairs."""
 
-    def encode(self, texts: "tf.Tensor", /) -> "tf.RaggedTensor": ...
+    def encode(self, texts: "tensorflow.Tensor", /) -> "tensorflow.RaggedTensor": ...
 
 
 class TextSequence(Protocol):
@@ -33,10 +33,18 @@ class TextSequence(Protocol):
 
     def __contains__(self, item: object, /) -> bool: ...
 
-    def __iter__(self) -> Iterator[Union[str, bytes, "tf.Tensor"]]: ...
+    def __iter__(self) -> Iterator[Union[str, bytes, "tensorflow.Tensor"]]: ...
 
 
 Texts: TypeAlias = Union[
-    TextSequence, Iterator[str | bytes], "tf.data.Dataset", "tf.Tensor", "np.ndarray"
+    TextSequence,
+    Iterator[str | bytes],
+    "tensorflow.data.Dataset",
+    "tensorflow.Tensor",
+    "numpy.ndarray",
 ]
-Ids: TypeAlias = Union["tf.Tensor", "tf.RaggedTensor", "np.ndarray", Sequence[Sequence[int]]]
+Languages: TypeAlias = str | Texts | None
+"""The code of the language of all texts, or one for each."""
+Ids: TypeAlias = Union[
+    "tensorflow.Tensor", "tensorflow.RaggedTensor", "numpy.ndarray", Sequence[Sequence[int]]
+]

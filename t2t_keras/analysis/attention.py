@@ -8,6 +8,7 @@ and target word j, counted from 0. A word is a run of characters between ASCII s
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from t2t_keras import ops
 from t2t_keras.data.batching import shift_right
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import language_codes
+from t2t_keras.tasks.translation import Translator
 
 _SPECIAL = {"</s>": "end", "<s>": "start", "<unk>": "unknown", "<pad>": "padding"}
 
@@ -39,13 +41,19 @@ class SentenceAttention(NamedTuple):
     cross: AttentionMap  # `AttentionMap`, decoder to source; row t predicts target token t
 
 
-def sentence_attention(translator, text, translation, source_language=None, target_language=None):
+def sentence_attention(
+    translator: Translator,
+    text: str,
+    translation: str,
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> SentenceAttention:
     """Returns the `SentenceAttention` of a text and its translation.
 
     Args:
         translator: `Translator`.
         text: str.
-        translation: str, any text.
+        translation: any text.
         source_language, target_language: as in a call of a `Translator`.
     """
     tokenizer = translator.tokenizer
@@ -124,8 +132,13 @@ def row_statistics(weights):
 
 
 def head_statistics(
-    translator, texts, translations, batch_size=32, source_language=None, target_language=None
-):
+    translator: Translator,
+    texts: Sequence[str],
+    translations: Sequence[str],
+    batch_size: int = 32,
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> dict[str, HeadStatistics]:
     """Measures the heads of a model over a corpus.
 
     Args:
@@ -191,7 +204,11 @@ def words_of_tokens(text, starts, ends):
     )
 
 
-def align_words(weights, source_words, target_words):
+def align_words(
+    weights: np.ndarray,
+    source_words: np.ndarray | Sequence[int],
+    target_words: np.ndarray | Sequence[int],
+) -> list[tuple[int, int]]:
     """Aligns each target word with the source word that its tokens attend to most.
 
     Args:
@@ -219,14 +236,14 @@ def pharaoh(pairs):
 
 
 def align_texts(
-    translator,
-    texts,
-    translations,
-    layer=-1,
-    batch_size=32,
-    source_language=None,
-    target_language=None,
-):
+    translator: Translator,
+    texts: Sequence[str],
+    translations: Sequence[str],
+    layer: int = -1,
+    batch_size: int = 32,
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> Iterator[list[tuple[int, int]]]:
     """Yields the word alignment of each text and its translation.
 
     The weights are the mean over a layer's heads. Weight on the source's end token is ignored.
@@ -235,7 +252,7 @@ def align_texts(
         translator: `Translator`.
         texts: list of str.
         translations: list of str, one for each text.
-        layer: int, decoder layer; negative values count from the last.
+        layer: decoder layer; negative values count from the last.
         batch_size: pairs per batch.
         source_language, target_language: codes for all texts, as in a call of a `Translator`.
 

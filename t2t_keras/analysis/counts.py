@@ -16,6 +16,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.graphs import graph_function
 from t2t_keras.layers.variants import POSITION_EMBEDDINGS
 from t2t_keras.layers.variants.local_attention import NEIGHBORS, Blocks
+from t2t_keras.models.config import TransformerConfig
 from t2t_keras.ops.dense import SUM_NAME
 
 SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
@@ -65,7 +66,7 @@ def _require_counted(config, what, exact, **counted):
             )
 
 
-def count_parameters(config):
+def count_parameters(config: TransformerConfig) -> ParameterCounts:
     """Returns the `ParameterCounts` of a `TransformerConfig`.
 
     Raises:
@@ -125,7 +126,9 @@ class FlopCounts(NamedTuple):
         return sum(self)
 
 
-def count_forward_flops(config, batch, source, target):
+def count_forward_flops(
+    config: TransformerConfig, batch: int, source: int, target: int
+) -> FlopCounts:
     """Returns the `FlopCounts` of a forward pass in training, padding included.
 
     Args:
@@ -166,7 +169,7 @@ def count_forward_flops(config, batch, source, target):
     )
 
 
-def count_training_flops(config, batch, source, target):
+def count_training_flops(config: TransformerConfig, batch: int, source: int, target: int) -> int:
     """Returns the FLOPs of a training step: three times the FLOPs of the forward pass.
 
     The gradient of each product needs two more of the same size, one for each factor.

@@ -11,6 +11,7 @@ import io
 import itertools
 import os
 import unicodedata
+from collections.abc import Sequence
 
 import matplotlib
 import matplotlib.collections
@@ -22,9 +23,10 @@ import matplotlib.path
 import numpy as np
 from absl import logging
 
-from t2t_keras.analysis.attention import readable
+from t2t_keras.analysis.attention import AttentionMap, readable
 from t2t_keras.data.files import write_file
 from t2t_keras.errors import InputError
+from t2t_keras.types import StrPath
 
 _WORD = 0.34
 """Inches between two tokens."""
@@ -147,7 +149,7 @@ def _font_for(character):
 
 
 @_as_text
-def draw_word(attention, layer, query):
+def draw_word(attention: AttentionMap, layer: int, query: int) -> matplotlib.figure.Figure:
     """Draws the attention of one token in all heads of a layer, as in figure 3.
 
     Each head has a color; opacity shows the weight. The squares next to the tokens show each
@@ -155,8 +157,8 @@ def draw_word(attention, layer, query):
 
     Args:
         attention: `AttentionMap`.
-        layer: int, from 0.
-        query: int, index of the token.
+        layer: from 0.
+        query: index of the token.
     """
     weights = attention.weights[layer]  # [heads, query, key]
     only = np.zeros_like(weights)
@@ -173,12 +175,18 @@ def draw_word(attention, layer, query):
 
 
 @_as_text
-def draw_heads(attention, layer, heads, query=None, query_heads=()):
+def draw_heads(
+    attention: AttentionMap,
+    layer: int,
+    heads: Sequence[int],
+    query: int | None = None,
+    query_heads: Sequence[int] = (),
+) -> matplotlib.figure.Figure:
     """Draws all links of some heads, a panel for each, as in figure 5.
 
     Args:
         attention: `AttentionMap`.
-        layer: int, from 0.
+        layer: from 0.
         heads: list of int, from 0.
         query: int or None, index of a token: one more panel draws only its attention, as in
             figure 4.
@@ -201,7 +209,7 @@ def draw_heads(attention, layer, heads, query=None, query_heads=()):
 
 
 @_as_text
-def draw_matrices(attention):
+def draw_matrices(attention: AttentionMap) -> matplotlib.figure.Figure:
     """Draws the weights of every layer and head as matrices, one row of panels for each layer.
 
     Raises:
@@ -277,7 +285,7 @@ def sharpest_heads(attention, layer, count=2):
     return sorted(np.argsort(-sharpness, kind="stable")[:count].tolist())
 
 
-def draw_curves(metrics, picture):
+def draw_curves(metrics: StrPath, picture: StrPath) -> bool:
     """Draws loss, perplexity, accuracy and score of a run by step and by wall-clock time.
 
     The axis at the top is training time in minutes, summed over sessions. Panels without values

@@ -311,7 +311,7 @@ def _with_languages(pieces, languages):
     return tf.concat([pieces, tf.constant([f"<2{code}>" for _, code in added], tf.string)], axis=0)
 
 
-def encode_with_eos(texts: Array, tokenizer: Encoder) -> tf.RaggedTensor:
+def encode_with_eos(texts: Array | list[bytes], tokenizer: Encoder) -> tf.RaggedTensor:
     """Returns the ids of texts, each followed by the end-of-sequence id.
 
     Args:

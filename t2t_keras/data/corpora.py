@@ -22,7 +22,7 @@ from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
 from t2t_keras.data.texts import as_pairs
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.graphs import deterministic
-from t2t_keras.types import StrPath
+from t2t_keras.types import Encoder, StrPath
 
 _PAIRS_PER_STEP = 1024
 
@@ -327,8 +327,8 @@ def text_digests(examples: tf.data.Dataset) -> dict[str, str]:
 
 def encode_pairs(
     pairs: Any,
-    tokenizer: Any,
-    target_tokenizer: Any = None,
+    tokenizer: Encoder,
+    target_tokenizer: Encoder | None = None,
     source: str | int | None = None,
     target: str | int | None = None,
 ) -> tf.data.Dataset:

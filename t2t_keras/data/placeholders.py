@@ -18,11 +18,11 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenOffsets
+from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TokenOffsets
 from t2t_keras.data.corpora import stream_pairs
 from t2t_keras.data.ragged import keep_where
 from t2t_keras.settings import MAX_PLACEHOLDERS
-from t2t_keras.types import Corpus, Texts
+from t2t_keras.types import Corpus, Encoder, Texts
 
 _FIRST_BYTE, _LEAD, _SECOND = BOS_ID + 1, 0xEE, 0x80
 _MARKS = re.compile(f"[\ue001-{chr(0xE000 + MAX_PLACEHOLDERS)}]")
@@ -55,7 +55,7 @@ class MarkedTokenizer:
     adds_eos = True
     pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
 
-    def __init__(self, tokenizer: Tokenizer, placeholder_ids: range):
+    def __init__(self, tokenizer: Encoder, placeholder_ids: range):
         self.placeholder_ids = placeholder_ids
         self._tokenizer = tokenizer
 

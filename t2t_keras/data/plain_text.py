@@ -10,7 +10,6 @@ texts of a shard, each with its end-of-sequence id, and cuts them into rows of o
 """
 
 import os
-from typing import Any
 
 import tensorflow as tf
 
@@ -23,7 +22,7 @@ from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.data.texts import as_list
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.graphs import deterministic
-from t2t_keras.types import Batch, StrPath
+from t2t_keras.types import Batch, Encoder, StrPath, Texts
 
 
 class TextFolder:
@@ -125,7 +124,7 @@ class TextFilters(Filters):
         return super().reject_reasons(source_texts, source_texts, source_ids, source_ids)
 
 
-def encode_texts(texts: Any, tokenizer: Any) -> tf.data.Dataset:
+def encode_texts(texts: Texts, tokenizer: Encoder) -> tf.data.Dataset:
     """Encodes texts to the examples that `TextBuckets`, `TextPacking` and `TextStream` take.
 
     Args:

@@ -56,7 +56,7 @@ _PACKAGES = {
 """{tokenizer: the modules that it needs, and the package that brings them}"""
 
 
-def bleu_tokenizer(language):
+def bleu_tokenizer(language: str) -> str:
     """Returns sacreBLEU's tokenizer for a target language.
 
     It is `zh`, `ja-mecab` or `ko-mecab` for these languages, `char` for others that write no spaces
@@ -64,7 +64,7 @@ def bleu_tokenizer(language):
     is `char` as well, and a warning names them.
 
     Args:
-        language: str, an ISO 639 code, with or without a script or region, such as `zh-TW`.
+        language: an ISO 639 code, with or without a script or region, such as `zh-TW`.
 
     Example:
         >>> bleu_tokenizer("de"), bleu_tokenizer("zh_Hans")
@@ -154,10 +154,7 @@ def corpus_scores(
             marks a missing reference of a line that has others.
         tokenize: sacreBLEU's tokenizer: `13a` (WMT), `none` for tokenized text, that of
             `bleu_tokenizer`, …
-        lowercase: bool, whether to ignore case.
-
-    Returns:
-        `CorpusScores`.
+        lowercase: whether to ignore case.
 
     Raises:
         InputError: if there are no hypotheses, counts of lines differ, a line is not a string or
@@ -283,11 +280,8 @@ def paired_bootstrap(
         baseline: list of str, the other system's translations of the same sentences.
         references: as for `corpus_scores`.
         tokenize: sacreBLEU's tokenizer.
-        lowercase: bool, whether to ignore case.
-        samples: int, number of test sets to draw.
-
-    Returns:
-        `Comparison`.
+        lowercase: whether to ignore case.
+        samples: number of test sets to draw.
 
     Raises:
         InputError: if samples is below 1, or as `corpus_scores`.
@@ -337,7 +331,7 @@ def bleu_by_length(
         hypotheses: list of str.
         references: as for `corpus_scores`.
         tokenize: sacreBLEU's tokenizer.
-        lowercase: bool, whether to ignore case.
+        lowercase: whether to ignore case.
         bounds: rising ints, the longest source of each group.
 
     Returns:

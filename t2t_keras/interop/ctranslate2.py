@@ -37,12 +37,15 @@ from t2t_keras.layers.variants.positions import FairseqSinusoidalPositions
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
+from t2t_keras.types import StrPath
 
 _ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
 _MAX_SOURCE_LENGTH = 1024  # CTranslate2 truncates a source at this length
 
 
-def load_ctranslate2(folder, source_spm=None, target_spm=None):
+def load_ctranslate2(
+    folder: StrPath, source_spm: StrPath | None = None, target_spm: StrPath | None = None
+) -> Translator:
     """Loads a CTranslate2 model.
 
     A folder that `export_ctranslate2` wrote contains its tokenizer. In other folders the two

@@ -8,6 +8,7 @@ import json
 import pathlib
 
 from t2t_keras.errors import InputError
+from t2t_keras.types import StrPath
 
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -65,7 +66,7 @@ def read_json(path, default=None):
     return found
 
 
-def read_sentencepiece(path):
+def read_sentencepiece(path: StrPath) -> bytes:
     """Returns the bytes of a SentencePiece model.
 
     Args:

@@ -35,6 +35,7 @@ from t2t_keras.layers.variants.positions import FairseqSinusoidalPositions
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
+from t2t_keras.types import StrPath
 
 _FIXED = {
     "model_type": ["m2m_100"],
@@ -48,7 +49,7 @@ _FIXED = {
 _LAYERDROP = ("encoder_layerdrop", "decoder_layerdrop")  # of training alone
 
 
-def load_m2m100(folder, template=None):
+def load_m2m100(folder: StrPath, template: str | None = None) -> Translator:
     """Loads an M2M-100, NLLB-200 (dense) or SMaLL-100 model.
 
     Args:

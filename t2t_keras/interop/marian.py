@@ -37,6 +37,7 @@ from t2t_keras.interop.weights import Arrays, alternating_channels
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
+from t2t_keras.types import StrPath
 
 _FIXED = {
     "model_type": ["marian"],
@@ -54,7 +55,7 @@ _FLAGS = {
 }
 
 
-def load_marian(folder):
+def load_marian(folder: StrPath) -> Translator:
     """Loads a MarianMT (OPUS-MT) model.
 
     Args:

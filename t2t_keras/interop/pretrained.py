@@ -17,15 +17,16 @@ from t2t_keras.tasks.bundles import VOCABULARY_FOLDER, write_description
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.training.checkpoint_files import initial_path, write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
+from t2t_keras.types import StrPath
 
 MODEL_TYPES = ("marian", "m2m_100")
 """`model_type` of config.json of the models in Hugging Face's format that are read."""
 
 
 def load_pretrained(
-    folder: str | os.PathLike,
-    source_spm: str | os.PathLike | None = None,
-    target_spm: str | os.PathLike | None = None,
+    folder: StrPath,
+    source_spm: StrPath | None = None,
+    target_spm: StrPath | None = None,
     template: str | None = None,
 ) -> Translator:
     """Loads a MarianMT (OPUS-MT), M2M-100, NLLB-200, SMaLL-100 or CTranslate2 model.
@@ -64,7 +65,7 @@ def load_pretrained(
     return load_m2m100(folder, template) if kind == "m2m_100" else load_marian(folder)
 
 
-def write_pretrained(translator: Translator, folder: str | os.PathLike) -> None:
+def write_pretrained(translator: Translator, folder: StrPath) -> None:
     """Writes a pretrained model as the workdir of a training that has not begun, without a config.
 
     `t2t_keras.load` reads the folder.

@@ -22,12 +22,13 @@ from t2t_keras.layers import variants
 from t2t_keras.layers.basic import has_form
 from t2t_keras.serving.export import new_version
 from t2t_keras.tasks.translation import Translator
+from t2t_keras.types import StrPath
 
 _POSITIONS = 1024
 """CTranslate2 truncates a source at this length by default; it fails beyond its table."""
 
 
-def export_ctranslate2(translator, directory):
+def export_ctranslate2(translator: Translator, directory: StrPath) -> None:
     """Writes a translator's model, vocabulary and tokenizer as a CTranslate2 model.
 
     The folder appears under its name when it is complete. LoRA is merged into the weights.

@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import shutil
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -49,23 +50,25 @@ from t2t_keras.serving.verification import (
     sample_requests,
 )
 from t2t_keras.settings import EXPORT_DEVICES
+from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.requests import sample_lines
-from t2t_keras.tasks.shortlist import ShortlistTranslator
+from t2t_keras.tasks.shortlist import Shortlist, ShortlistTranslator
 from t2t_keras.training.checkpoint_files import reason_of
+from t2t_keras.types import StrPath
 
 
 def export_saved_model(
-    predictor,
-    directory,
+    predictor: Predictor,
+    directory: StrPath,
     *,
-    signatures=None,
-    precision="float32",
-    device=None,
-    name="translator",
-    lines=None,
-    verify=True,
-    shortlist=None,
-):
+    signatures: Sequence[str] | None = None,
+    precision: str = "float32",
+    device: str | None = None,
+    name: str = "translator",
+    lines: Sequence[str] | None = None,
+    verify: bool = True,
+    shortlist: Shortlist | None = None,
+) -> None:
     """Writes a translator, its tokenizer included, as a SavedModel. LoRA is merged.
 
     Its signatures run the graph of the translator, with its beam size, length penalty and maximum
@@ -89,7 +92,7 @@ def export_saved_model(
         name: the model's name on the server.
         lines: list of str, typical sources. All of them are checked, and some warm up the server.
             None: they are sampled from the vocabulary.
-        verify: bool, whether a clean process must confirm the answers.
+        verify: whether a clean process must confirm the answers.
         shortlist: `Shortlist` of the candidates of a translator's searches; None: the whole
             vocabulary. With one, log P is computed over the candidates, and a score subtracts the
             shortlist's cost of each token.
@@ -258,7 +261,7 @@ def is_version(directory):
     return name.isascii() and name.isdigit()
 
 
-def next_version(base):
+def next_version(base: StrPath) -> str:
     """Returns the path of the next version: one above the largest number in folder `base`."""
     base = local_path(base)
     entries = os.listdir(base) if os.path.isdir(base) else []

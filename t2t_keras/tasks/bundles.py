@@ -6,16 +6,19 @@ of the weights. The workdir of a training contains the first two, and checkpoint
 `weights`. No file contains code, and loading runs none.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 import functools
 import os
 import shutil
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
+from t2t_keras.data.base_tokenizer import Tokenizer
 from t2t_keras.data.files import local_path, replace, temporary_path, write_json
 from t2t_keras.data.texts import as_list
 from t2t_keras.errors import InputError
@@ -27,6 +30,7 @@ from t2t_keras.settings import Settings
 from t2t_keras.tasks.text_io import check_is_tokenizer, check_vocab_size, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
+from t2t_keras.types import StrPath, Texts
 
 DESCRIPTION_FILE = "predictor.json"
 VOCABULARY_FOLDER = "vocabulary"
@@ -77,7 +81,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         if "task" in vars(cls):
             PREDICTORS[cls.task] = cls
 
-    def __init__(self, model, tokenizer, *values, **settings):
+    def __init__(self, model: Any, tokenizer: Tokenizer, *values, **settings):
         super().__init__(name=type(self).__name__.lower())
         self.model = model
         self.tokenizer = tokenizer
@@ -123,11 +127,11 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         options = ops.options()
         return f"{options.device} {options.plain} {options.compiled_search}"
 
-    def run(self, name, **inputs):
+    def run(self, name: str, **inputs) -> dict:
         """Runs the graph of a request, which is traced once for inputs of these names and ranks.
 
         Args:
-            name: str, one of `requests`.
+            name: one of `requests`.
             **inputs: tensors [batch, ...] by name; those that are None are left out.
 
         Returns:
@@ -143,13 +147,13 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         key = " ".join([name, *(f"{x.name}:{x.shape.rank}" for x in specs)])
         return kept_function(self, key, graph, specs)(*inputs.values())
 
-    def predict(self, texts, batch_size=None, verbose=0):
+    def predict(self, texts: Texts, batch_size: int | None = None, verbose: int = 0) -> list:
         """Answers any number of texts as a call does.
 
         Args:
             texts: as in a call.
-            batch_size: int, texts of similar length that are computed together. None: 64 on
-                CPUs; on GPUs as many as have 32,768 characters, up to 1,024.
+            batch_size: texts of similar length that are computed together. None: 64 on CPUs; on
+                GPUs as many as have 32,768 characters, up to 1,024.
             verbose: 1 shows a progress bar.
 
         Returns:
@@ -172,7 +176,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
             names += ["source_language", "target_language"]
         return [tf.TensorSpec([None], tf.string, name) for name in names]
 
-    def merged(self):
+    def merged(self) -> Predictor:
         """Returns a predictor whose model has no LoRA, see `merge_lora`; itself if it has none."""
         is_trainer = isinstance(self.model, TrainableModel)  # kNN-MT keeps A and B
         model = merge_lora(self.model) if is_trainer else self.model
@@ -182,7 +186,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         predictor.model = model
         return predictor
 
-    def save(self, folder):
+    def save(self, folder: StrPath) -> None:
         """Writes everything that `t2t_keras.load` needs: model, tokenizer, settings.
 
         The folder appears under its name when it is complete. LoRA is merged into the weights.

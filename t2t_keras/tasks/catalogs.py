@@ -11,7 +11,6 @@ https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 import collections
 import dataclasses
 import gettext
-import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from absl import logging
 
 from t2t_keras.data.files import local_path, write_file
 from t2t_keras.errors import InputError
+from t2t_keras.types import StrPath
 
 SUFFIXES = (".po", ".pot")
 _CHARSETS = ("utf-8", "utf8", "ascii", "us-ascii", "charset")  # the last of files without one
@@ -89,7 +89,7 @@ class Catalog:
         texts: list of str, which `fill` needs translations of.
     """
 
-    def __init__(self, path: str | os.PathLike, retranslate: bool = False):
+    def __init__(self, path: StrPath, retranslate: bool = False):
         try:
             import polib  # noqa: PLC0415  an extra
         except ImportError as error:
@@ -215,8 +215,8 @@ class Catalog:
 
 
 def translate_catalog(
-    path: str | os.PathLike,
-    output: str | os.PathLike,
+    path: StrPath,
+    output: StrPath,
     translate: Callable[[list[str]], list[str]],
     fuzzy: bool = True,
     retranslate: bool = False,

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.texts import as_strings
@@ -16,6 +17,7 @@ from t2t_keras.settings import COUNT, Range, Settings, documented, setting
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, warn_truncated
+from t2t_keras.types import Texts
 
 
 class Classification(NamedTuple):
@@ -174,7 +176,7 @@ class Classifier(Predictor):
         longest = self.settings.max_source_length
         return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
 
-    def __call__(self, texts):
+    def __call__(self, texts: Texts) -> list[str]:
         """Returns the most likely label of each text.
 
         Args:
@@ -189,12 +191,12 @@ class Classifier(Predictor):
         """
         return [best.label for (best,) in self.n_best(texts, 1)]
 
-    def n_best(self, texts, n=None):
+    def n_best(self, texts: Texts, n: int | None = None) -> list[list[Classification]]:
         """Returns the n most likely classes of each text, most likely first.
 
         Args:
             texts: as in a call.
-            n: int, number of classes; all if None.
+            n: number of classes; all if None.
 
         Returns:
             A list of n `Classification` for each text.
@@ -212,14 +214,14 @@ class Classifier(Predictor):
             )
         ]
 
-    def check_n(self, n):
+    def check_n(self, n: int | None) -> int:
         """Returns n, or the number of classes for None; raises InputError if n is out of range."""
         count = len(self.settings.labels)
         n = count if n is None else n
         classes = "the number of classes"
         return Range(1, count, whole=True, most_name=classes).check("n", n)
 
-    def probabilities(self, texts):
+    def probabilities(self, texts: Texts) -> np.ndarray:
         """Returns the probability of each class, in the order of the labels.
 
         Args:
@@ -232,7 +234,7 @@ class Classifier(Predictor):
         warn_truncated(found["truncated"])
         return found["probabilities"].numpy()
 
-    def encode(self, texts):
+    def encode(self, texts: Texts) -> tf.Tensor:
         """Returns the source ids of texts, as in a call or string [batch] of a graph.
 
         Returns:
@@ -240,27 +242,24 @@ class Classifier(Predictor):
         """
         return self.sources.encode(texts).ids
 
-    def classify(self, texts):
+    def classify(self, texts: tf.Tensor) -> Probabilities:
         """Computes class probabilities inside a graph.
 
         Args:
             texts: string [batch].
-
-        Returns:
-            `Probabilities`.
         """
         sources = self.sources.encode(texts)
         logits = self.model({"source_ids": sources.ids}, training=False)
         return Probabilities(tf.nn.softmax(tf.cast(logits, tf.float32)), sources.truncated)
 
-    def best(self, probabilities):
+    def best(self, probabilities: tf.Tensor) -> tf.Tensor:
         """Returns the most likely labels, string [batch], of probabilities [batch, classes]."""
         return tf.gather(tf.constant(self.settings.labels), tf.argmax(probabilities, axis=1))
 
-    def saved_call(self, text):
+    def saved_call(self, text: tf.Tensor) -> dict:
         return self.rank(text)._asdict()
 
-    def rank(self, texts):
+    def rank(self, texts: tf.Tensor) -> Ranking:
         """Returns the `Ranking` of texts string [batch], inside a graph."""
         found = self.classify(texts)
         names = self.settings.labels

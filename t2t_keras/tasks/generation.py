@@ -22,6 +22,7 @@ from t2t_keras.tasks.requests import SAMPLING, TEXT, RequestKind, ranked
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.search_settings import GeneratorSettings
 from t2t_keras.tasks.text_io import Reader
+from t2t_keras.types import Texts
 
 _PATIENCE, _LENGTH_RATIO = 2, 1.5  # as for translations
 
@@ -171,7 +172,7 @@ class TextGenerator(SearchPredictor):
     model_type = TransformerLM
     requests = REQUESTS
 
-    def __call__(self, texts: Any) -> list[str]:
+    def __call__(self, texts: Texts) -> list[str]:
         """Returns each prompt with its best continuation.
 
         Args:
@@ -186,7 +187,7 @@ class TextGenerator(SearchPredictor):
         """
         return [best.text for [best] in self.n_best(texts, 1)]
 
-    def n_best(self, texts: Any, n: int | None = None) -> list[list[Generation]]:
+    def n_best(self, texts: Texts, n: int | None = None) -> list[list[Generation]]:
         """Returns the n best continuations of each prompt, best first.
 
         Args:
@@ -202,7 +203,7 @@ class TextGenerator(SearchPredictor):
 
     def sample(
         self,
-        texts: Any,
+        texts: Texts,
         n: int = 1,
         seed: Any = 0,
         temperature: float = 1.0,
@@ -225,7 +226,7 @@ class TextGenerator(SearchPredictor):
         self._require_whole(found["truncated"][::n], self.max_prompt)
         return [[Generation(*pair) for pair in row] for row in rows]
 
-    def score(self, texts: Any) -> Scores:
+    def score(self, texts: Texts) -> Scores:
         """Returns the log-probabilities of whole texts, their ends included.
 
         Args:
@@ -283,14 +284,21 @@ class TextGenerator(SearchPredictor):
 
     # Inside graphs.
 
-    def continue_texts(self, texts, n_best=1):
+    def continue_texts(self, texts: tf.Tensor, n_best: int = 1) -> _Continuations:
         """Returns the `_Continuations` [batch, n_best] of prompts, string [batch], by a search."""
 
         return self._continue(
             texts, n_best=n_best, n_best_patience=_PATIENCE, stopping_length_ratio=_LENGTH_RATIO
         )
 
-    def draw(self, texts, seeds, temperature, top_k, top_p):
+    def draw(
+        self,
+        texts: tf.Tensor,
+        seeds: tf.Tensor,
+        temperature: tf.Tensor,
+        top_k: tf.Tensor,
+        top_p: tf.Tensor,
+    ) -> _Continuations:
         """Returns the `_Continuations` [batch, 1] of prompts, string [batch], drawn at random.
 
         Args:
@@ -302,7 +310,7 @@ class TextGenerator(SearchPredictor):
             texts, draws=True, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p
         )
 
-    def score_texts(self, texts):
+    def score_texts(self, texts: tf.Tensor) -> tuple[Scores, tf.Tensor]:
         """Returns the `Scores` of texts, string [batch], and bool [batch], whether truncated."""
         encoded = Reader(self.tokenizer, self.max_text).encode(texts)
 
@@ -313,11 +321,11 @@ class TextGenerator(SearchPredictor):
         found = log_prob(self.model, inputs, labels, counts, self.tokenizer.vocab_size)
         return Scores(found, tf.math.count_nonzero(counts, axis=1, dtype=tf.int32))
 
-    def encode(self, texts):
+    def encode(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns the ids of texts, string [batch]: int32 [batch, length], ends included."""
         return Reader(self.tokenizer, self.max_text).encode(texts).ids
 
-    def saved_call(self, text):
+    def saved_call(self, text: tf.Tensor) -> dict:
         return _best(self, text)
 
     def _continue(self, texts, **options):

@@ -1,6 +1,7 @@
 """Loading trained predictors: a `Translator`, `Parser` or `Classifier` from a folder."""
 
 import os
+from typing import Any
 
 from t2t_keras.data.files import local_path, read_json, visible_names
 from t2t_keras.data.tokenizers import load_tokenizer
@@ -16,9 +17,10 @@ from t2t_keras.tasks.bundles import (
 )
 from t2t_keras.training.checkpoint_files import newest_weights
 from t2t_keras.training.checkpoints import restore_weights
+from t2t_keras.types import StrPath
 
 
-def load(folder):
+def load(folder: StrPath) -> Any:
     """Loads a predictor from a folder that `save` wrote, or from the workdir of a training.
 
     Nothing in the folder is run as code.

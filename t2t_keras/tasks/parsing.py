@@ -6,7 +6,8 @@ Start with `Parser`. Its search can only find trees over the sentence's words, b
 
 import functools
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -25,6 +26,7 @@ from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.search_settings import MIN_EXTRA_TOKENS, ParserSettings
 from t2t_keras.tasks.text_io import append_end
+from t2t_keras.types import Texts
 
 
 class Parse(NamedTuple):
@@ -129,7 +131,7 @@ class Parser(SearchPredictor):
     requests = REQUESTS
 
     @property
-    def max_words(self):
+    def max_words(self) -> int:
         """The number of words of a sentence that are parsed; the others are attached."""
         longest, model_length = self.settings.max_source_length - 1, self.model.max_length
         if not model_length:
@@ -140,7 +142,7 @@ class Parser(SearchPredictor):
     def _tokens_of_a_word(self):
         return 2 if self.tokenizer.copy_words else 1
 
-    def __call__(self, sentences):
+    def __call__(self, sentences: Texts | list[list[str]]) -> list[str]:
         """Returns the best parse of each sentence.
 
         Args:
@@ -158,16 +160,16 @@ class Parser(SearchPredictor):
         return [best.text for [best] in self.n_best(sentences, 1)]
 
     @staticmethod
-    def as_list(texts):
+    def as_list(texts: Texts | list[list[str]]) -> list[bytes]:
         if isinstance(texts, list | tuple):
             texts = [_as_line(sentence) for sentence in texts]
         return as_list(texts, "sentences")
 
-    def trees(self, sentences):
+    def trees(self, sentences: Texts | list[list[str]]) -> list[Tree | None]:
         """Returns the best parse of each sentence as a `Tree`; None if it has no words."""
         return [parse_tree(text) for text in self(sentences)]
 
-    def n_best(self, sentences, n=None):
+    def n_best(self, sentences: Texts | list[list[str]], n: int | None = None) -> list[list[Parse]]:
         """Returns the n best parses of each sentence, best first.
 
         Args:
@@ -183,15 +185,12 @@ class Parser(SearchPredictor):
         rows, _ = self.best_rows(n, text=tf.constant(self.as_list(sentences), tf.string))
         return [[Parse(*pair) for pair in row] for row in rows]
 
-    def parse(self, texts, n_best=1):
+    def parse(self, texts: tf.Tensor, n_best: int = 1) -> Parses:
         """Parses inside a graph.
 
         Args:
             texts: string [batch], words separated by spaces.
             n_best: int up to beam_size.
-
-        Returns:
-            `Parses`.
         """
         words = _words(texts)  # [batch, (words)]
         kept = words[:, : self.max_words]
@@ -206,10 +205,10 @@ class Parser(SearchPredictor):
         # A sentence without words has an empty tree.
         return Parses(tf.where(automaton.counts[:, tf.newaxis] > 0, trees, ""), hypotheses.scores)
 
-    def saved_call(self, text):
+    def saved_call(self, text: tf.Tensor) -> dict:
         return self.parse(text)._asdict()
 
-    def encode(self, texts):
+    def encode(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns the source ids of texts string [batch]: int32 [batch, source]."""
         return self._source_ids(_words(texts)[:, : self.max_words])
 
@@ -299,7 +298,9 @@ def _as_line(sentence):
     return " ".join(words)
 
 
-def score_parses(parses, gold, parameters=None):
+def score_parses(
+    parses: Sequence[str], gold: Sequence[Tree | None], parameters: Any = None
+) -> dict:
     """Scores parses against the trees of a treebank, by EVALB's rules.
 
     Punctuation is left out: the words that the gold trees tag as punctuation.

@@ -26,6 +26,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import masked
 from t2t_keras.models.search_steps import require_hidden_step
 from t2t_keras.tasks.translation import Translator
+from t2t_keras.types import StrPath
 
 _MEASURED, _MEASURED_TOGETHER, _MEASURED_LENGTH = 128, 16, 128
 """Sentences by which the cost of a token is measured, those in one batch, and their tokens."""
@@ -78,7 +79,7 @@ class Shortlist(NamedTuple):
         """
         return self._replace(token_cost=_token_cost(ShortlistTranslator(translator, self), shards))
 
-    def save(self, path):
+    def save(self, path: StrPath) -> None:
         """Writes a file that `load` reads; it appears under its name when it is complete."""
         content = io.BytesIO()
         np.savez_compressed(content, **self._asdict())

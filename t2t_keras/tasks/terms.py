@@ -9,6 +9,8 @@ matches any case ("apple pie" also "Apple Pie"), a phrase with a capital letter 
 If phrases overlap, the phrase with more words counts, then the first: "New York" hides "York".
 """
 
+from __future__ import annotations
+
 import csv
 import html
 import re
@@ -25,6 +27,7 @@ from t2t_keras.data.text_parts import ends_in_row, split_by_pattern
 from t2t_keras.data.texts import encode_utf8
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.spans import ALL_MARKS, UNSPACED
+from t2t_keras.types import StrPath
 
 _WORD = (
     rf"\p{{N}}+(?:[.,:/]\p{{N}}+)+|[{UNSPACED}]"
@@ -57,7 +60,7 @@ class Terms:
         [b'dog\\tHund', b'']
     """
 
-    def __init__(self, phrases):
+    def __init__(self, phrases: Mapping[str, str]):
         if not isinstance(phrases, Mapping):
             raise InputError(
                 f"terms is a {type(phrases).__name__}: give a dict of source and target phrases."
@@ -70,12 +73,12 @@ class Terms:
         ]
 
     @classmethod
-    def of(cls, terms):
+    def of(cls, terms: Mapping[str, str] | Terms) -> Terms:
         """Returns `Terms` unchanged, or the `Terms` of a mapping."""
         return terms if isinstance(terms, cls) else cls(terms)
 
     @classmethod
-    def read(cls, path):
+    def read(cls, path: StrPath) -> Terms:
         """Reads a file, plain or gzipped: a source phrase, a tab and a target phrase on each line.
 
         Blank lines are left out. A phrase may be quoted, as spreadsheets write it: "5"" disk".

@@ -7,6 +7,7 @@ token and truncates texts beyond its limit. `map_by_length` applies a function o
 
 import itertools
 import math
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -294,7 +295,14 @@ def _default_size(longest):
     return min(max(_CHARACTERS_OF_A_GPU // max(longest, 1), 1), _LINES_OF_A_GPU)
 
 
-def map_by_length(function, lines, batch_size=None, window=64, num_parallel_batches=1, length=len):
+def map_by_length(
+    function: Callable,
+    lines: Iterable,
+    batch_size: int | None = None,
+    window: int = 64,
+    num_parallel_batches: int = 1,
+    length: Callable = len,
+) -> Iterator:
     """Applies a function to batches of lines of similar length and yields results in input order.
 
     Batches of mixed lengths waste time on padding and on finished hypotheses, so each window of

@@ -5,6 +5,7 @@ Start with `Translator`: its methods take and return Python objects and run the 
 """
 
 import functools
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -24,8 +25,9 @@ from t2t_keras.tasks.text_io import (
     warn_truncated,
     without_repeats,
 )
-from t2t_keras.tasks.translated_tokens import detailed_translations
+from t2t_keras.tasks.translated_tokens import DetailedTranslation, detailed_translations
 from t2t_keras.tasks.translation_requests import REQUESTS
+from t2t_keras.types import Array, Languages, Texts
 
 
 @functools.partial(documented, settings=TranslatorSettings)
@@ -79,7 +81,14 @@ class Translator(GraphTranslator):
     task = "translation"
     requests = REQUESTS
 
-    def __call__(self, texts, prefix=None, terms=None, source_language=None, target_language=None):
+    def __call__(
+        self,
+        texts: Texts,
+        prefix: Texts | None = None,
+        terms: Mapping[str, str] | Terms | None = None,
+        source_language: Languages = None,
+        target_language: Languages = None,
+    ) -> list[str]:
         """Returns the best translation of each text.
 
         Args:
@@ -101,14 +110,19 @@ class Translator(GraphTranslator):
         return [best.text for [best] in rows]
 
     def predict(
-        self, texts, batch_size=None, verbose=0, source_language=None, target_language=None
-    ):
+        self,
+        texts: Texts,
+        batch_size: int | None = None,
+        verbose: int = 0,
+        source_language: Languages = None,
+        target_language: Languages = None,
+    ) -> list[str]:
         """Returns what a call returns, for any number of texts.
 
         Args:
             texts, source_language, target_language: as in a call.
-            batch_size: int, texts of similar length that are computed together. None: 64 on
-                CPUs; on GPUs as many as have 32,768 characters, up to 1,024.
+            batch_size: texts of similar length that are computed together. None: 64 on CPUs; on
+                GPUs as many as have 32,768 characters, up to 1,024.
             verbose: 1 shows a progress bar.
 
         Returns:
@@ -131,21 +145,21 @@ class Translator(GraphTranslator):
 
     def n_best(
         self,
-        texts,
-        n=None,
-        prefix=None,
-        unique=False,
-        terms=None,
-        source_language=None,
-        target_language=None,
-    ):
+        texts: Texts,
+        n: int | None = None,
+        prefix: Texts | None = None,
+        unique: bool = False,
+        terms: Mapping[str, str] | Terms | None = None,
+        source_language: Languages = None,
+        target_language: Languages = None,
+    ) -> list[list[Translation]]:
         """Returns the n best translations of each text, best first.
 
         Args:
             texts, prefix, terms, source_language, target_language: as in a call.
             n: int up to beam_size; beam_size if None.
-            unique: bool, whether to keep only the best of hypotheses with equal texts; a text has
-                several segmentations into tokens.
+            unique: whether to keep only the best of hypotheses with equal texts; a text has several
+                segmentations into tokens.
 
         Returns:
             A list of n `Translation` for each text; a score of -inf marks a missing one.
@@ -162,7 +176,13 @@ class Translator(GraphTranslator):
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
 
-    def documents(self, texts, terms=None, source_language=None, target_language=None):
+    def documents(
+        self,
+        texts: Texts,
+        terms: Mapping[str, str] | Terms | None = None,
+        source_language: Languages = None,
+        target_language: Languages = None,
+    ) -> list[str]:
         """Returns the translation of each document, a text of any number of sentences.
 
         The sentences of all documents are translated as a call translates them, and put back with
@@ -183,7 +203,14 @@ class Translator(GraphTranslator):
         found = ask(self.run, "document_terms" if "terms" in inputs else "document", **inputs)
         return [as_str(text) for text in found["translation"].numpy()]
 
-    def n_best_tokens(self, texts, n=None, prefix=None, source_language=None, target_language=None):
+    def n_best_tokens(
+        self,
+        texts: Texts,
+        n: int | None = None,
+        prefix: Texts | None = None,
+        source_language: Languages = None,
+        target_language: Languages = None,
+    ) -> list[list[DetailedTranslation]]:
         """Returns the n best translations of each text with their tokens, best first.
 
         Each token has its log-probability and the part of the source that it attends to most, from
@@ -206,15 +233,15 @@ class Translator(GraphTranslator):
 
     def sample(
         self,
-        texts,
-        n=1,
-        seed=0,
-        temperature=1.0,
-        top_k=None,
-        top_p=None,
-        source_language=None,
-        target_language=None,
-    ):
+        texts: Texts,
+        n: int = 1,
+        seed: int | Sequence[int] | Array = 0,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        source_language: Languages = None,
+        target_language: Languages = None,
+    ) -> list[list[Translation]]:
         """Draws translations of each text at random, token by token from the model's probabilities.
 
         Back-translation uses samples: unlike the best translations they vary as real text does
@@ -222,13 +249,13 @@ class Translator(GraphTranslator):
 
         Args:
             texts: as in a call.
-            n: int, samples of each text.
+            n: samples of each text.
             seed: int from -2³¹ to 2³¹ - 1, or one for each text. Random numbers of sample j of text
                 i follow from (seed, n · i + j), or with a seed for each text from (seed[i], j). The
                 same numbers and the same text give the same sample in any batch.
             temperature: number above 0 by which logits are divided: lower values make likely tokens
                 more likely.
-            top_k: int, draw from the k most likely tokens only; None: from all.
+            top_k: draw from the k most likely tokens only; None: from all.
             top_p: number above 0, draw from the fewest tokens whose total probability is at least
                 top_p, after temperature and top_k; None: from all.
             source_language, target_language: as in a call.
@@ -245,7 +272,13 @@ class Translator(GraphTranslator):
         warn_truncated(found["truncated"][::n])
         return [[Translation(*pair) for pair in row] for row in rows]
 
-    def score(self, texts, translations, source_language=None, target_language=None):
+    def score(
+        self,
+        texts: Texts,
+        translations: Texts,
+        source_language: Languages = None,
+        target_language: Languages = None,
+    ) -> Scores:
         """Returns the log-probabilities of given translations, inside a graph or outside.
 
         Args:
@@ -266,14 +299,17 @@ class Translator(GraphTranslator):
         found = self.run("score", **inputs)
         return Scores(found["log_probability"], found["tokens"])
 
-    def align(self, texts, translations, source_language=None, target_language=None):
+    def align(
+        self,
+        texts: Texts,
+        translations: Texts,
+        source_language: Languages = None,
+        target_language: Languages = None,
+    ) -> Alignment:
         """Returns the cross-attention of given translations, inside a graph or outside.
 
         Args:
             texts, translations, source_language, target_language: as for `score`.
-
-        Returns:
-            `Alignment`.
 
         Raises:
             InputError: if `score` raises it.

@@ -7,20 +7,26 @@ run puts them in this order, so that a step's row in `metrics.csv` is written be
 `StepCallbackList` only the steps whose values are reported wait for the accelerator.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 
 import keras
 import psutil
+import tensorflow as tf
 from absl import logging
 
 from t2t_keras.errors import InputError
 from t2t_keras.training import keras_compat
+from t2t_keras.training.checkpoints import CheckpointManager
 from t2t_keras.training.distribution import all_reduce_any, barrier, is_chief, worker_count
 from t2t_keras.training.metrics import TokenMean
+from t2t_keras.training.metrics_log import MetricsLog
 
 PREEMPTED = 75
 """Exit code of a preempted run: EX_TEMPFAIL of sysexits.h, nothing is wrong, start it again."""
@@ -41,7 +47,7 @@ class StepCallback(keras.callbacks.Callback):
 
     step = 0
 
-    def on_step(self, step, logs):
+    def on_step(self, step: int, logs: dict) -> None:
         """Called after each update, or after several with `steps_per_execution`.
 
         Args:
@@ -68,7 +74,7 @@ class StepCallback(keras.callbacks.Callback):
         batches = min(batch + 1, self.params.get("steps") or batch + 1)
         return (self._batches_before + batches) // _batches_per_update(self.model)
 
-    def crossed(self, every):
+    def crossed(self, every: int | None) -> bool:
         """Whether the latest updates reached a multiple of `every` steps.
 
         Under `steps_per_execution` Keras reports several updates together, so that the reported
@@ -93,7 +99,9 @@ class StepCallbackList(keras.callbacks.CallbackList):
         >>> model.fit(dataset, steps_per_epoch=1000, callbacks=callbacks)
     """
 
-    def __init__(self, callbacks, model, steps):
+    def __init__(
+        self, callbacks: Sequence[keras.callbacks.Callback], model: keras.Model, steps: int
+    ):
         super().__init__(callbacks, add_history=True, model=model, epochs=1, steps=steps)
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -137,7 +145,13 @@ class CheckpointCallback(StepCallback):
         guard: `StopOnDivergence` that is asked before each checkpoint, or None.
     """
 
-    def __init__(self, checkpoints, steps=None, minutes=None, guard=None):
+    def __init__(
+        self,
+        checkpoints: CheckpointManager,
+        steps: int | None = None,
+        minutes: float | None = None,
+        guard: StopOnDivergence | None = None,
+    ):
         super().__init__()
         self._guard = guard
         self._checkpoints = checkpoints
@@ -181,7 +195,12 @@ class StopOnDivergence(StepCallback):
         InputError: naming the step and the last checkpoint.
     """
 
-    def __init__(self, checkpoints=None, stop_above_grad_norm=None, every=1):
+    def __init__(
+        self,
+        checkpoints: CheckpointManager | None = None,
+        stop_above_grad_norm: float | None = None,
+        every: int = 1,
+    ):
         super().__init__()
         self._checkpoints = checkpoints
         self._limit = math.inf if stop_above_grad_norm is None else stop_above_grad_norm
@@ -243,7 +262,12 @@ class PreemptionHandler(StepCallback):
         ...     model.fit(dataset, callbacks=[preemption])
     """
 
-    def __init__(self, checkpoints, sync_every_steps=10, guard=None):
+    def __init__(
+        self,
+        checkpoints: CheckpointManager,
+        sync_every_steps: int = 10,
+        guard: StopOnDivergence | None = None,
+    ):
         super().__init__()
         self._guard = guard
         self._checkpoints = checkpoints
@@ -298,7 +322,9 @@ class ProgressLogger(StepCallback):
             them}, which is also reported; None: no report.
     """
 
-    def __init__(self, log_every, total_steps, log, composition=None):
+    def __init__(
+        self, log_every: int, total_steps: int, log: MetricsLog, composition: Callable | None = None
+    ):
         super().__init__()
         self._composition = composition
         self._log_every = log_every
@@ -411,7 +437,15 @@ class EvaluationCallback(StepCallback):
         >>> EvaluationCallback(1000, evaluate_on(dataset), log, "validation_perplexity", "min")
     """
 
-    def __init__(self, every, function, log, monitor, mode="max", plateau_monitors=()):
+    def __init__(
+        self,
+        every: int | None,
+        function: Callable,
+        log: MetricsLog,
+        monitor: str,
+        mode: str = "max",
+        plateau_monitors: Sequence[PlateauMonitor] = (),
+    ):
         super().__init__()
         self._every = every
         self._function = function
@@ -458,7 +492,7 @@ class EvaluationCallback(StepCallback):
             logging.warning("%s", message)
 
 
-def evaluate_on(dataset):
+def evaluate_on(dataset: tf.data.Dataset) -> Callable:
     """Returns a function for `EvaluationCallback`: the model's loss and metrics on a dataset.
 
     Args:
@@ -501,14 +535,16 @@ class PlateauMonitor:
         ... )
     """
 
-    def __init__(self, log, name, mode, training=None, patience=4):
+    def __init__(
+        self, log: MetricsLog, name: str, mode: str, training: str | None = None, patience: int = 4
+    ):
         self._log = log
         self._name = name
         self._best_of = {"max": max, "min": min}[mode]
         self._training = training
         self._patience = patience
 
-    def message(self):
+    def message(self) -> str | None:
         """Returns the message that is due after the latest evaluation, or None."""
         results = self._log.values(self._name)
         if not results:

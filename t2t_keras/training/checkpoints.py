@@ -10,6 +10,7 @@ every process: `model/encoder/layers/0/attention/kernel`, `optimizer/_momentums/
 """
 
 import pathlib
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -26,6 +27,7 @@ from t2t_keras.training.distribution import (
     gather_from_workers,
     is_chief,
 )
+from t2t_keras.types import StrPath
 
 # Names of variables ------------------------------------------------------------------------------
 
@@ -96,22 +98,22 @@ class CheckpointManager:
         >>> model.fit(rest, callbacks=[CheckpointCallback(checkpoints, steps=1000)])
     """
 
-    def __init__(self, directory, model, keep_last=None):
+    def __init__(self, directory: StrPath, model: keras.Model, keep_last: int | None = None):
         if keep_last is not None and keep_last < 1:
             raise InputError(f"keep_last is {keep_last}: keep at least 1 checkpoint.")
         self.directory = pathlib.Path(local_path(directory))
         self.keep_last = keep_last
         self._model = model
 
-    def paths(self):
+    def paths(self) -> list[pathlib.Path]:
         """Returns the paths of the checkpoints, oldest first."""
         return files.checkpoint_paths(self.directory)
 
-    def steps(self):
+    def steps(self) -> list[int]:
         """Returns the steps of the checkpoints, oldest first."""
         return [files.step_of(path) for path in self.paths()]
 
-    def save(self):
+    def save(self) -> pathlib.Path:
         """Saves the run as the checkpoint of the optimizer's step and removes the oldest ones.
 
         Of several workers only the chief writes.
@@ -136,7 +138,7 @@ class CheckpointManager:
                 files.remove_checkpoint(old)
         return path
 
-    def restore_latest(self, start_over=False):
+    def restore_latest(self, start_over: bool = False) -> int:
         """Loads the newest undamaged checkpoint into model and optimizer.
 
         A warning names newer checkpoints that are damaged; they are renamed `….damaged`. If there
@@ -169,7 +171,7 @@ class CheckpointManager:
             )
         return step
 
-    def batches_taken(self):
+    def batches_taken(self) -> int:
         """Returns how many batches the model's optimizer used; a resumed run skips them.
 
         With `gradient_accumulation_steps` these are more than its steps.
@@ -224,7 +226,7 @@ class CheckpointManager:
         return model_variables(model) | optimizer_variables(model)
 
 
-def restore_weights(model, path):
+def restore_weights(model: keras.Model, path: StrPath) -> None:
     """Loads only the weights of a checkpoint into a model.
 
     One weight is read at a time, so that a large model needs little more than its own memory.
@@ -293,7 +295,7 @@ def _require_finite(tensors, step, earlier):
 # Averages of weights -----------------------------------------------------------------------------
 
 
-def average_checkpoints(paths, output_path):
+def average_checkpoints(paths: Sequence[StrPath], output_path: StrPath) -> StrPath:
     """Checkpoint averaging: writes the mean of the weights of several checkpoints (section 6.1).
 
     The sum is in float64. Each weight of a checkpoint is in memory only while it is added, so that
@@ -326,7 +328,7 @@ def average_checkpoints(paths, output_path):
     return output_path
 
 
-def write_ema(model, output_path):
+def write_ema(model: keras.Model, output_path: StrPath) -> StrPath:
     """Writes the exponential moving average of the weights that a model's optimizer keeps.
 
     Args:

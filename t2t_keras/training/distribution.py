@@ -20,7 +20,7 @@ from t2t_keras.graphs import graph_function
 _FAILED = -1  # what `call_on_chief` gives the other workers when the chief raised an error
 
 
-def default_strategy():
+def default_strategy() -> tf.distribute.Strategy:
     """Returns the strategy for the available devices and hosts.
 
     If the environment variable TF_CONFIG describes a cluster of several workers, it is
@@ -52,13 +52,13 @@ def default_strategy():
     return tf.distribute.get_strategy()
 
 
-def worker_count():
+def worker_count() -> int:
     """Returns the number of processes that train together, from TF_CONFIG; 1 without it."""
     cluster = _tf_config().get("cluster", {})
     return max(1, len(cluster.get("chief", [])) + len(cluster.get("worker", [])))
 
 
-def is_chief():
+def is_chief() -> bool:
     """Whether this process writes files: the only one, the chief, or worker 0 without a chief."""
     return _worker_index() == 0
 

@@ -7,6 +7,7 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_rate
 from t2t_keras.layers.basic import HasFastForms
 from t2t_keras.layers.value_checks import Limit, require_dense
+from t2t_keras.types import Array
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -48,7 +49,9 @@ class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
         "from_hidden": ("__call__", "sum_and_tokens", "call"),
     }
 
-    def __init__(self, smoothing=0.1, name="label_smoothed_cross_entropy", **kwargs):
+    def __init__(
+        self, smoothing: float = 0.1, name: str = "label_smoothed_cross_entropy", **kwargs
+    ):
         super().__init__(name=name, **kwargs)
         require_rate("smoothing", smoothing)
         if self.reduction not in ("sum_over_batch_size", "mean", "mean_with_sample_weight"):
@@ -58,7 +61,9 @@ class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
             )
         self.smoothing = smoothing
 
-    def __call__(self, labels, logits, sample_weight=None):
+    def __call__(
+        self, labels: Array, logits: Array, sample_weight: Array | None = None
+    ) -> tf.Tensor:
         if tf.executing_eagerly():
             logits = tf.convert_to_tensor(logits)
             limit = Limit.of_labels(logits.shape[-1])
@@ -71,7 +76,9 @@ class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
         mean = tf.math.divide_no_nan(total, tokens) / replica.num_replicas_in_sync
         return _with_gradient(mean, total, tokens)
 
-    def sum_and_tokens(self, labels, logits, sample_weight=None):
+    def sum_and_tokens(
+        self, labels: Array, logits: Array, sample_weight: Array | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns Σ weight · loss over the tokens, and Σ weight: float32 scalars of this replica.
 
         The arguments are the same as in a call.
@@ -82,13 +89,19 @@ class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
         losses = self.call(labels, logits)
         return tf.reduce_sum(losses * weights), tf.reduce_sum(weights)
 
-    def call(self, labels, logits):
+    def call(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each token, float32 [batch, target]."""
         return ops.smoothed_cross_entropy(labels, logits, self.smoothing)
 
     def from_hidden(
-        self, labels, hidden, matrix, sample_weight=None, compute_argmax=True, bias=None
-    ):
+        self,
+        labels: tf.Tensor,
+        hidden: tf.Tensor,
+        matrix: tf.Tensor,
+        sample_weight: tf.Tensor | None = None,
+        compute_argmax: bool = True,
+        bias: tf.Tensor | None = None,
+    ) -> ops.LossTerms:
         """Returns `sum_and_tokens` of the logits hidden · matrixᵀ + bias, and values for metrics.
 
         Args:
@@ -99,9 +112,6 @@ class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
             compute_argmax: whether to compute the most probable tokens, for an accuracy.
             bias: float32 [vocab], or None.
 
-        Returns:
-            `ops.LossTerms`.
-
         Raises:
             InputError: if labels are not integers, or labels or weights have another shape.
         """
@@ -111,7 +121,7 @@ class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
             hidden, matrix, labels, weights, self.smoothing, compute_argmax, bias=bias
         )
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {"smoothing": self.smoothing}
 
 

@@ -1,11 +1,14 @@
 """Metrics of training: means over target tokens, never over batches."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.layers.basic import HasFastForms
 from t2t_keras.training.losses import token_ids, token_weights
+from t2t_keras.types import Array
 
 
 class TokenMean(HasFastForms, keras.metrics.Metric):
@@ -27,14 +30,14 @@ class TokenMean(HasFastForms, keras.metrics.Metric):
     fast_forms = {"values_from_terms": ("values", "update_state")}  # noqa: RUF012
     needs_argmax = False
 
-    def __init__(self, name, dtype=None):
+    def __init__(self, name: str, dtype: str | None = None):
         super().__init__(name=name, dtype=dtype)
         self.total = self.add_variable((), "zeros", name="total")
         self.tokens = self.add_variable((), "zeros", name="tokens")
         self.counted = self.add_variable((), "zeros", name="counted")
         self.positions = self.add_variable((), "zeros", name="positions")
 
-    def values(self, labels, logits):
+    def values(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the value of each token, float32 [batch, target].
 
         Args:
@@ -43,7 +46,7 @@ class TokenMean(HasFastForms, keras.metrics.Metric):
         """
         raise NotImplementedError
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(self, y_true: Array, y_pred: Any, sample_weight: Array | None = None) -> None:
         """Adds a batch.
 
         Args:
@@ -74,7 +77,7 @@ class TokenMean(HasFastForms, keras.metrics.Metric):
         self.counted.assign_add(tf.cast(tf.math.count_nonzero(weights), tf.float32))
         self.positions.assign_add(tf.cast(tf.size(labels), tf.float32))
 
-    def result(self):
+    def result(self) -> tf.Tensor:
         return tf.math.divide_no_nan(
             tf.convert_to_tensor(self.total), tf.convert_to_tensor(self.tokens)
         )
@@ -98,14 +101,14 @@ class TokenAccuracy(TokenMean):
 
     needs_argmax = True
 
-    def __init__(self, name="accuracy", dtype=None):
+    def __init__(self, name: str = "accuracy", dtype: str | None = None):
         super().__init__(name=name, dtype=dtype)
         self._direction = "up"  # what Keras's EarlyStopping and ModelCheckpoint read
 
-    def values(self, labels, logits):
+    def values(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         return _equal(tf.argmax(logits, axis=-1, output_type=labels.dtype), labels)
 
-    def values_from_terms(self, labels, terms):
+    def values_from_terms(self, labels: tf.Tensor, terms: ops.LossTerms) -> tf.Tensor:
         """Returns the same as `values`, from `ops.LossTerms`."""
         return _equal(terms.argmax, labels)
 
@@ -128,14 +131,14 @@ class Perplexity(TokenMean):
         4.0
     """
 
-    def __init__(self, name="perplexity", dtype=None):
+    def __init__(self, name: str = "perplexity", dtype: str | None = None):
         super().__init__(name=name, dtype=dtype)
         self._direction = "down"
 
-    def values(self, labels, logits):
+    def values(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         return -ops.log_probability(labels, logits)
 
-    def values_from_terms(self, labels, terms):
+    def values_from_terms(self, labels: tf.Tensor, terms: ops.LossTerms) -> tf.Tensor:
         """Returns the same as `values`, from `ops.LossTerms`."""
         return -terms.log_probability
 

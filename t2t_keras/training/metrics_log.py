@@ -7,6 +7,7 @@ import pathlib
 import tempfile
 import time
 import zlib
+from collections.abc import Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -14,6 +15,7 @@ from absl import logging
 from t2t_keras.data.files import local_path, make_folder, write_file
 from t2t_keras.errors import InputError
 from t2t_keras.training.distribution import is_chief
+from t2t_keras.types import StrPath
 
 
 class MetricsLog:
@@ -35,7 +37,7 @@ class MetricsLog:
         InputError: if metrics.csv is damaged.
     """
 
-    def __init__(self, workdir, step=0):
+    def __init__(self, workdir: StrPath, step: int = 0):
         if not is_chief():
             workdir = tempfile.mkdtemp()  # gone with its host's temporary files
         workdir = pathlib.Path(local_path(workdir))
@@ -51,7 +53,7 @@ class MetricsLog:
         self._started = time.monotonic() - earlier
         self._writer = tf.summary.create_file_writer(os.fspath(workdir / "logs"))
 
-    def write(self, step, scalars):
+    def write(self, step: int, scalars: Mapping[str, float]) -> None:
         """Appends a row.
 
         Args:
@@ -75,7 +77,7 @@ class MetricsLog:
                 tf.summary.scalar(name, value)
         self._writer.flush()
 
-    def values(self, name):
+    def values(self, name: str) -> list[tuple[int, float]]:
         """Returns [(step, value)] of one scalar, in the order written."""
         return [
             (int(row["step"]), float(row[name])) for row in _read(self.path)[1] if row.get(name)

@@ -9,9 +9,11 @@ Learning rates are in schedules.py.
 import inspect
 import math
 import re
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
+from keras.optimizers import schedules
 
 from t2t_keras.errors import InputError
 from t2t_keras.keras_compat import track
@@ -161,12 +163,12 @@ class OwnOptimizer(keras_compat.GradientsAfterReduction, keras_compat.Float32Upd
             change = tf.cast(weight, average.dtype) - tf.convert_to_tensor(average)
             average.value.assign_add(change * tf.cast(rate, average.dtype))
 
-    def average_of(self, variable):
+    def average_of(self, variable: keras.Variable) -> keras.Variable:
         """Returns the average of a weight, or the variable itself if it is not trained."""
         index = keras_compat.variable_index(self, variable)
         return variable if index is None else self.averages[index]
 
-    def take_largest_gradient_norm(self):
+    def take_largest_gradient_norm(self) -> tuple[float, int]:
         """Returns the largest gradient norm since the last call, a float, and its step, an int.
 
         A norm of nan counts as infinite.
@@ -175,7 +177,7 @@ class OwnOptimizer(keras_compat.GradientsAfterReduction, keras_compat.Float32Upd
         self._largest_norm.assign(0.0)
         return result
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return super().get_config() | {"ema_decay": self.ema_decay}
 
 
@@ -204,15 +206,15 @@ class Adam(OwnOptimizer, keras.optimizers.Adam):
     @naming_arguments_of(keras.optimizers.Adam)
     def __init__(
         self,
-        learning_rate=0.001,
-        beta_1=0.9,
-        beta_2=0.98,
-        epsilon=1e-9,
+        learning_rate: float | schedules.LearningRateSchedule = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.98,
+        epsilon: float = 1e-9,
         *,
-        weight_decay=None,
-        global_clipnorm=None,
-        ema_decay=None,
-        name="adam",
+        weight_decay: float | None = None,
+        global_clipnorm: float | None = None,
+        ema_decay: float | None = None,
+        name: str = "adam",
         **kwargs,
     ):
         _check_weight_decay(weight_decay)
@@ -273,18 +275,18 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
     @naming_arguments_of(keras.optimizers.Muon)
     def __init__(
         self,
-        learning_rate=0.001,
-        momentum=0.95,
+        learning_rate: float | schedules.LearningRateSchedule = 0.001,
+        momentum: float = 0.95,
         *,
-        adam_beta_1=0.9,
-        adam_beta_2=0.98,
-        epsilon=1e-9,
-        weight_decay=None,
-        exclude_layers=(),
-        split_kernels=None,
-        global_clipnorm=None,
-        ema_decay=None,
-        name="muon",
+        adam_beta_1: float = 0.9,
+        adam_beta_2: float = 0.98,
+        epsilon: float = 1e-9,
+        weight_decay: float | None = None,
+        exclude_layers: Sequence[str] = (),
+        split_kernels: dict[str, list[int]] | None = None,
+        global_clipnorm: float | None = None,
+        ema_decay: float | None = None,
+        name: str = "muon",
         **kwargs,
     ):
         _check_weight_decay(weight_decay)
@@ -340,7 +342,7 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
         of_no_layer = variable.path == name and name.startswith("variable")  # Keras's own name
         return of_no_layer or ("kernel" in name and name != "output_kernel")
 
-    def get_config(self):
+    def get_config(self) -> dict:
         split_kernels = {key: list(widths) for key, widths in self.split_kernels.items()}
         return super().get_config() | {"split_kernels": split_kernels}
 
@@ -374,7 +376,7 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
 
 
 @naming_arguments_of(Adam, "learning_rate")
-def adam(model_dim, warmup_steps=4000, scale=1.0, **kwargs):
+def adam(model_dim: int, warmup_steps: int = 4000, scale: float = 1.0, **kwargs) -> Adam:
     """Returns the paper's Adam with the paper's learning rate (section 5.3, equation 3).
 
     β1 is 0.9, β2 0.98, ε 1e-9; the rate grows in the warm-up and then falls with the inverse square

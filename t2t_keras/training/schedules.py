@@ -34,7 +34,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         0.0006987712...
     """
 
-    def __init__(self, model_dim, warmup_steps=4000, scale=1.0):
+    def __init__(self, model_dim: int, warmup_steps: int = 4000, scale: float = 1.0):
         super().__init__()
         for name, value in [
             ("model_dim", model_dim),
@@ -46,12 +46,12 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
         self.scale = scale
 
-    def __call__(self, step):
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         step = tf.cast(step, tf.float32) + 1.0
         growth = step * self.warmup_steps**-1.5
         return self.scale * self.model_dim**-0.5 * tf.minimum(tf.math.rsqrt(step), growth)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return {"model_dim": self.model_dim, "warmup_steps": self.warmup_steps, "scale": self.scale}
 
 
@@ -76,7 +76,12 @@ class LinearDecayToZero(keras.optimizers.schedules.LearningRateSchedule):
         >>> LinearDecayToZero(InverseSquareRoot(512), steps=100_000, decay_steps=20_000)
     """
 
-    def __init__(self, schedule, steps, decay_steps):
+    def __init__(
+        self,
+        schedule: keras.optimizers.schedules.LearningRateSchedule,
+        steps: int,
+        decay_steps: int,
+    ):
         super().__init__()
         if not 1 <= decay_steps <= steps:
             raise InputError(f"decay_steps is {decay_steps}: give 1 to steps, which is {steps}.")
@@ -84,11 +89,11 @@ class LinearDecayToZero(keras.optimizers.schedules.LearningRateSchedule):
         self.steps = steps
         self.decay_steps = decay_steps
 
-    def __call__(self, step):
+    def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         remaining = (self.steps - tf.cast(step, tf.float32)) / self.decay_steps
         return self.schedule(step) * tf.clip_by_value(remaining, 0.0, 1.0)
 
-    def get_config(self):
+    def get_config(self) -> dict:
         return {
             "schedule": keras.saving.serialize_keras_object(self.schedule),
             "steps": self.steps,

@@ -11,6 +11,8 @@ The module consists of parameters (which labels and words count), figures (of on
 many), scoring, and the command. Start with `score_trees`.
 """
 
+from __future__ import annotations
+
 import argparse
 import collections
 import dataclasses
@@ -18,12 +20,14 @@ import enum
 import itertools
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from t2t_keras.data.files import nfc, read_text
 from t2t_keras.data.texts import elements, shown
 from t2t_keras.data.treebank import CLOSE, OPEN, OUTER_LABELS, WORD, Tree, parse_trees
 from t2t_keras.errors import InputError
+from t2t_keras.types import StrPath
 
 # Parameters
 # ----------
@@ -61,7 +65,7 @@ class Parameters:
         return not label or any(self.same_label(label, name) for name in self.delete_labels)
 
 
-def read_parameters(path):
+def read_parameters(path: StrPath) -> Parameters:
     """Reads an EVALB parameter file.
 
     Args:
@@ -174,7 +178,7 @@ class Summary:
         return {name: round(value, 2) for name, value in dataclasses.asdict(self).items()}
 
 
-def summarize(sentences):
+def summarize(sentences: Iterable[Sentence]) -> Summary:
     """Returns the `Summary` of a text, an iterable of its sentences' `Sentence`s."""
     sentences = list(sentences)
     status = collections.Counter(sentence.status for sentence in sentences)
@@ -207,16 +211,21 @@ def _percent(part, whole):
 # -------
 
 
-def score_sentences(gold, test, parameters=None, gold_punctuation=False):
+def score_sentences(
+    gold: Sequence,
+    test: Sequence,
+    parameters: Parameters | None = None,
+    gold_punctuation: bool = False,
+) -> list[Sentence]:
     """Scores parses, sentence by sentence.
 
     Args:
         gold: list of the correct trees; each a `Tree`, or a list of consecutive `Tree`.
         test: list of the parses in the same form; None or an empty list for a missing parse.
         parameters: `Parameters`; None: COLLINS.prm's, with `OUTER_LABELS`.
-        gold_punctuation: bool, whether only the gold tree's tags decide which words are left out,
-            if both trees have the same words. False: each tree's own tags decide, as in EVALB; if
-            they disagree, the sentence is an error.
+        gold_punctuation: whether only the gold tree's tags decide which words are left out, if both
+            trees have the same words. False: each tree's own tags decide, as in EVALB; if they
+            disagree, the sentence is an error.
 
     Returns:
         List of `Sentence`.
@@ -234,7 +243,12 @@ def score_sentences(gold, test, parameters=None, gold_punctuation=False):
     return [_score(*pair, parameters, gold_punctuation) for pair in zip(gold, test, strict=True)]
 
 
-def score_trees(gold, test, parameters=None, gold_punctuation=False):
+def score_trees(
+    gold: Sequence,
+    test: Sequence,
+    parameters: Parameters | None = None,
+    gold_punctuation: bool = False,
+) -> dict[str, Summary]:
     """Scores parses; the arguments are the same as for `score_sentences`.
 
     Returns:
@@ -405,7 +419,7 @@ def _forest(trees, name):
 # -------
 
 
-def read_sentences(path):
+def read_sentences(path: StrPath) -> list[list[Tree]]:
     """Reads trees from a file.
 
     Args:
