@@ -5,8 +5,6 @@ Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer
 which texts are empty.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -121,7 +119,7 @@ class Tokenizer(tf.Module):
         self._pieces = pieces
 
     @property
-    def target(self) -> Tokenizer:
+    def target(self) -> "Tokenizer":
         """The `Tokenizer` of the targets; this one, unless they have their own vocabulary."""
         return self
 

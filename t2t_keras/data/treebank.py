@@ -9,8 +9,6 @@ a tree as a sequence of tokens (Vinyals et al. 2015).
 split with `TreeAugmentation`.
 """
 
-from __future__ import annotations
-
 import collections
 import os
 import random
@@ -72,7 +70,7 @@ class Tree(NamedTuple):
                     agenda.append((tree, CLOSE))
                     agenda.extend((child, OPEN) for child in reversed(tree.children))
 
-    def leaves(self) -> list[Tree]:
+    def leaves(self) -> "list[Tree]":
         """Returns the words under their tags, a list of `Tree`, from left to right."""
         return [tree for event, tree in self.walk() if event == WORD]
 

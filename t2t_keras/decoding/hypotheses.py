@@ -1,7 +1,5 @@
 """What all searches share: the protocol of a model, and the hypotheses with their scores."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
@@ -85,7 +83,7 @@ class LengthPenalty(NamedTuple):
     token_cost: float = 0.0
 
     @classmethod
-    def of(cls, penalty: float | LengthPenalty) -> LengthPenalty:
+    def of(cls, penalty: "float | LengthPenalty") -> "LengthPenalty":
         """Returns a `LengthPenalty` unchanged, or the paper's with this α.
 
         Raises:

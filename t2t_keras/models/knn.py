@@ -11,8 +11,6 @@ Neighbor Machine Translation"), a sentence is compared only with the pairs whose
 similar to its own by TF-IDF.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, NamedTuple
@@ -69,7 +67,7 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
     def __init__(
         self,
         model: Transformer,
-        datastore: Datastore,
+        datastore: "Datastore",
         k: int = 16,
         temperature: float = 20.0,
         interpolation: float = 0.25,

@@ -9,8 +9,6 @@ matches any case ("apple pie" also "Apple Pie"), a phrase with a capital letter 
 If phrases overlap, the phrase with more words counts, then the first: "New York" hides "York".
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import re
@@ -73,12 +71,12 @@ class Terms:
         ]
 
     @classmethod
-    def of(cls, terms: Mapping[str, str] | Terms) -> Terms:
+    def of(cls, terms: "Mapping[str, str] | Terms") -> "Terms":
         """Returns `Terms` unchanged, or the `Terms` of a mapping."""
         return terms if isinstance(terms, cls) else cls(terms)
 
     @classmethod
-    def read(cls, path: StrPath) -> Terms:
+    def read(cls, path: StrPath) -> "Terms":
         """Reads a file, plain or gzipped: a source phrase, a tab and a target phrase on each line.
 
         Blank lines are left out. A phrase may be quoted, as spreadsheets write it: "5"" disk".

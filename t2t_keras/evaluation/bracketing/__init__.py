@@ -11,8 +11,6 @@ The module consists of parameters (which labels and words count), figures (of on
 many), scoring, and the command. Start with `score_trees`.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import dataclasses
