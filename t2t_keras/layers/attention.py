@@ -437,7 +437,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
 
     def call(
         self, x, memory, target=None, source=None, memory_mask=None, return_attention_weights=False
-    ):
+    ) -> Any:
         view = self.view(x, memory, target, source, memory_mask)
         query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
         y, weights = self.attend(query, *self.project_memory(memory), view)

@@ -250,13 +250,12 @@ class DecoderLayer(ConfiguredLayer):
         )
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
-    def step(self, x: tf.Tensor, key_value, cross_view, cache, view) -> tuple:
+    def step(self, x: tf.Tensor, key_value, cross_view: View, cache, view: View) -> tuple:
         """Computes what `call` does for the newest position of every hypothesis.
 
         Args:
             x: [batch, beams, model_dim].
-            key_value: `KeyValue` of the memory, [batch, heads, source, width].
-            cross_view: `View` of the memory.
+            key_value, cross_view: of the memory, [batch, heads, source, width] and its mask.
             cache, view: as for `MultiHeadSelfAttention.step`.
 
         Returns:
