@@ -10,7 +10,8 @@ from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.basic import Dropout
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.transformer import Encoder, Transformer
+from t2t_keras.models.transformer import Decoder, Encoder, Transformer
+from tests import reference
 from tests.models import numpy_model
 from tests.models.numpy_model import randomized
 
@@ -37,6 +38,24 @@ def test_the_whole_model_is_section_3_in_numpy():
     np.testing.assert_allclose(same_logits, logits, atol=2e-4)
     for found, expected in zip(attention, weights, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("kind", [Encoder, Decoder])
+def test_only_a_stack_of_pre_norm_ends_with_one_more_norm(kind, norm):
+    rng = np.random.default_rng(0)
+    x, *memory = rng.normal(size=(1 + (kind is Decoder), 2, 3, 16)).astype("float32")
+    stack = kind(TransformerConfig(40, num_heads=2, norm=norm, norm_epsilon=0.1, **SMALL))
+    found, expected = stack(x, *memory), x
+    for layer in stack.layers:
+        expected = layer(expected, *memory)
+    if norm == "pre":
+        gamma, beta = rng.normal(size=(2, 16))
+        stack.final_norm.gamma.assign(gamma)
+        stack.final_norm.beta.assign(beta)
+        found = stack(x, *memory)
+        expected = reference.layer_norm(expected.numpy(), gamma, beta, epsilon=0.1)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_logits_are_the_products_of_the_hidden_states_with_the_output_matrix():
