@@ -470,15 +470,16 @@ def read_lines(path, errors="strict", keep_ends=False, look_ahead=True):
     return join_lines(lines) if keep_ends and look_ahead else lines
 
 
-def check_input(path, errors="strict"):
+def check_input(path, errors="strict", keep_ends=False):
     """Raises InputError, before any work is done, if a file can't be read to its end as text.
 
-    The content of standard input and pipes, which can be read only once, is not checked.
+    The content of standard input and pipes, which can be read only once, is not checked. See
+    `files.split_lines` for the arguments.
     """
     if not path and sys.stdin is None:
         raise InputError("standard input is closed: give a file as --input.")
     if path and os.path.isfile(path):
-        collections.deque(read_lines(path, errors), maxlen=0)
+        collections.deque(read_lines(path, errors, keep_ends), maxlen=0)
 
 
 def check_output(path):

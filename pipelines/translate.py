@@ -136,7 +136,7 @@ def main():
     from pipelines.batch_inference import LinePredictor
 
     app.check_output(OUTPUT.value)
-    app.check_input(INPUT.value, ERRORS.value)
+    app.check_input(INPUT.value, ERRORS.value, keep_ends=DOCUMENT.value)
     if MODEL.value and (WORKDIR.value or SAVED_MODEL.value):
         raise InputError("give one of --workdir, --model and --saved_model.")
     catalog = _catalog()

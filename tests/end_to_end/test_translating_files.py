@@ -194,6 +194,14 @@ def test_a_catalog_resumes_and_is_filled_at_the_end(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"a.po", "b.po"}
 
 
+def test_a_document_may_be_markup_and_lines_may_not(tmp_path):
+    path = str(tmp_path / "strings.xml")
+    (tmp_path / "strings.xml").write_text('<?xml version="1.0"?>\n<resources/>\n')
+    app.check_input(path, keep_ends=True)
+    with pytest.raises(InputError, match="is not text, but markup"):
+        app.check_input(path)
+
+
 @pytest.mark.slow
 def test_a_catalog_is_translated_as_documents_are(trained, tmp_path):
     (tmp_path / "a.po").write_text(CATALOG)
@@ -202,6 +210,11 @@ def test_a_catalog_is_translated_as_documents_are(trained, tmp_path):
     catalog = Catalog(tmp_path / "a.po")
     text, report = catalog.fill(t2t.load(trained).documents(catalog.texts), fuzzy=False)
     assert (tmp_path / "b.po").read_text() == text and f"b.po: {report}\n" in stderr
+    export = [f"--output={tmp_path}/export", "--noverify", "--signatures=serving_default,document"]
+    run("export", flags[0], *export)
+    flags = [f"--saved_model={tmp_path}/export/1", f"--input={tmp_path}/a.po"]
+    run("translate", *flags, f"--output={tmp_path}/c.po", "--nofuzzy")
+    assert (tmp_path / "c.po").read_text() == text
     for name, more, message in (
         ("a.po", [], "a.po is a catalog of messages: give a file as --output"),
         ("a.po", ["--sample", f"--output={tmp_path}/c"], "--sample is not for a catalog"),
