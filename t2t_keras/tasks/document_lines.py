@@ -16,7 +16,8 @@ _RAW_NAMES = (b"script", b"style", b"pre", b"code", b"svg", b"math")
 _FIRST_LINE = re.compile(rb"(?:\xef\xbb\xbf)?(---|\+\+\+|WEBVTT)(?:\s.*)?")
 _ENDS |= {b"---": rb"^(?:---|\.\.\.)\s*$", b"+++": rb"^\+\+\+\s*$", b"WEBVTT": rb"^\s*$"}
 _KEPT_BYTES = re.compile(
-    rb"(?is).*\s(?:translate\s*=\s*[\"']?\s*no\b|class\s*=[^=]*\bnotranslate\b)"
+    rb"(?is).*\s(?:translate\s*=\s*[\"']?\s*no\b|translatable\s*=\s*.false"
+    rb"|class\s*=[^=]*\bnotranslate\b)"
 )
 _MOST_LINES = 2_000
 

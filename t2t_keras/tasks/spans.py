@@ -109,7 +109,7 @@ _ESCAPED_REST = rf"(?:\s[^<>{_LESS}{_GREATER}\n]*=[^<>{_LESS}{_GREATER}\n]*|\s*/
 
 _KEPT_TAG = (
     rf"(?is:<{_NAME}(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:{_VALUE}))?)*?\s+(?:translate\s*=\s*[\"']?\s*no"
-    r"|class\s*=\s*(?:[\"'](?:[^\"']*\s)?)?notranslate)(?:[\s/\"'].*)?>)"
+    r"|translatable\s*=\s*.false|class\s*=\s*(?:[\"'](?:[^\"']*\s)?)?notranslate)(?:[\s/\"'].*)?>)"
 )
 _QUOTES = r"\"[^\"]*\"|'[^']*'"
 _NOT_EMPTY = rf"(?:\s(?:(?:{_QUOTES}|[^<>\"'])*(?:{_QUOTES}|[^<>\"'/]))?)?>"  # not <x/>
@@ -279,7 +279,8 @@ KINDS = {
         r"|%(?:\d+\$)?[-+#0,]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?[A-Za-z]\b"
         r"|%[A-Za-z_][\w.]*%|%[A-Za-z_]\w+|%L?(?:[1-9]\d?|n)\b|__[A-Za-z0-9]\w*?__|\$\d\b"
         r"|\$[A-Za-z_]\w*(?:\$\B|(?:(?:\.|->)[a-z_]\w*|\[\w*\])*)|:[a-z][\w+-]*:\B"
-        r"|:[A-Za-z_]\w+|@(?:\.\w+)?:(?:\([\w.]+\)|[\w.]*\w)|@[A-Za-z_]\w*",
+        r"|:[A-Za-z_]\w+|@(?:\.\w+)?:(?:\([\w.]+\)|[\w.]*\w)"
+        r"|@[A-Za-z_]\w*(?:(?:[:-]\w+)*/[\w.-]*\w)?",
     ),
     "command": (WORD, _LATEX),
     "line end": (BLOCK, r"(?:\\[nrtN])+"),
@@ -353,7 +354,7 @@ def _mark_links(texts):
 
 
 def _mark_kept(texts):
-    """Puts marks around elements with translate="no" or class="notranslate" in texts."""
+    """Puts marks around elements with translate="no", also in the words of Android and old HTML."""
 
     def mark_kept():
         has = tf.strings.regex_full_match
@@ -385,7 +386,8 @@ def _mark_kept(texts):
         values = tf.strings.join([values, tf.where(is_kept & ~behind, _KEPT_END, "")])
         return join_parts(parts, values)
 
-    asks = tf.strings.regex_full_match(texts, r"(?is:.*<[^<>]*(?:translate\s*=|notranslate).*)")
+    asks = r"(?is:.*<[^<>]*(?:translat(?:e|able)\s*=|notranslate).*)"
+    asks = tf.strings.regex_full_match(texts, asks)
     return tf.cond(tf.reduce_any(asks), mark_kept, lambda: texts)
 
 

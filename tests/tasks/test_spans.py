@@ -74,6 +74,7 @@ MASKED = {
     "---\nA b.\n---\nC": None,
     # Elements that are not translated, empty ones, inline tags of OmegaT, TMX and WebVTT
     "<p TRANSLATE=no>A <p>b</p></p><p class='x notranslate'>C</p>d": "⟦B⟧d",
+    "<string translatable=\"false\">a</string> @string/b, @c-d/e.": "⟦B⟧ ⟦W⟧, ⟦W⟧.",
     "<a translate='no'>b</a> c <p title='translate=no'>d</p>": "⟦W⟧ c ⟦B⟧d⟦B⟧",
     "<br translate=no>a<p translate=no>b<i>c</i> <p translate='yes'>d": "⟦B⟧a⟦B⟧⟦O⟧c⟦I⟧ ⟦B⟧d",
     "<svg class='i'/>a<svg>b</svg><math />c<SVG/>d<code/>e</code>": "⟦I⟧a⟦I⟧⟦I⟧c⟦I⟧d⟦I⟧e⟦I⟧",
