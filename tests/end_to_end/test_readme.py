@@ -46,21 +46,18 @@ NOT_RUN_HERE = {
     ("m2m100_nllb.md", "docker run"): "never; tests/serving/test_native_client.py loads an export",
     ("serving/README.md", "docker run"): "never; see README.md",
     ("serving.md", "docker run"): "never; see README.md",
-    (
-        "translators_files.md",
-        "python3 -m venv converters",
-    ): "tests/end_to_end/test_translators_files.py",
-    (
-        "translators_files.md",
-        "md2po --no-code-blocks",
-    ): "tests/end_to_end/test_translators_files.py",
-    ("translators_files.md", "--nofuzzy"): "tests/end_to_end/test_translators_files.py",
-    ("translators_files.md", "translate_catalog"): "tests/end_to_end/test_translators_files.py",
-    ("translators_files.md", "webvtt.read"): "tests/end_to_end/test_translators_files.py",
     ("serving.md", "curl"): "tests/serving/test_serving_readme.py sends its request",
     ("serving/README.md", "curl"): "tests/serving/test_serving_readme.py sends the requests",
     ("data_formats.md", "--apache_beam"): "tests/end_to_end/test_apache_beam.py",
     ("data_formats.md", "--data_service"): "tests/end_to_end/test_data_service.py",
+    **{
+        ("translators_files.md", word): "tests/end_to_end/test_translators_files.py"
+        for word in (
+            *("python3 -m venv converters", "md2po --no-code-blocks", "--input=app.po"),
+            *("translate_catalog", "odf2po", "po4a-updatepo", "--input=strings.xml"),
+            *("etree.parse", "en.strings", "webvtt.read"),
+        )
+    },
 }
 """{(page, word of a block): which test runs such a command, or why none can}"""
 

@@ -1,9 +1,12 @@
 """The lines of the guide for translators' files, with the converters, on files of each format."""
 
 import functools
+import io
 import json
 import re
+import shutil
 import subprocess
+import zipfile
 
 import pytest
 import tensorflow as tf
@@ -11,18 +14,57 @@ import tensorflow as tf
 from t2t_keras.tasks.documents import translate_documents
 from t2t_keras.tasks.translation import Translator
 from tests.end_to_end.guides import PAGES, find, run_bash, run_python
-from tests.end_to_end.test_readme import commands, place  # noqa: F401  fixtures
 
 INSTALL = find("translators_files.md", "python3 -m venv converters").text
 README = find("translators_files.md", "md2po --no-code-blocks").text
-CATALOG = find("translators_files.md", "--nofuzzy").text
+CATALOG = find("translators_files.md", "--input=app.po").text
 IN_PYTHON = find("translators_files.md", "translate_catalog").text
-VTT = find("translators_files.md", "webvtt.read").text
-LINES = re.findall(
-    r"^\| [^|]+ \| `(\S+2po (\S+) (\S+)\.po)` \| `(.+ (\S+))` \|$",
-    PAGES["translators_files.md"],
-    re.MULTILINE,
-)
+SNIPPETS = {
+    name: find("translators_files.md", word).text
+    for name, word in {
+        "talk.vtt": "webvtt.read", "job.xlf": "etree.parse", "en.strings": ".strings"
+    }.items()
+}  # fmt: skip
+ANDROID = find("translators_files.md", "--input=strings.xml").text
+OFFICE = find("translators_files.md", "odf2po").text
+MAN = find("translators_files.md", "po4a-updatepo").text
+LINES = {
+    source: (there, README.splitlines()[2].replace("readme", catalog), back)
+    for there, source, catalog, back in re.findall(
+        r"^\| [^|]+ \| `(\S+2po (\S+) (\S+)\.po)` \| `(.+)` \|$",
+        PAGES["translators_files.md"],
+        re.MULTILINE,
+    )
+}
+
+ODF = "urn:oasis:names:tc:opendocument:xmlns"
+
+
+def odt():
+    """Returns the bytes of a document of LibreOffice, with a note and a table."""
+    names = " ".join(f'xmlns:{x}="{ODF}:{x}:1.0"' for x in ("office", "text", "table", "style"))
+    content = f"""<office:document-content {names} office:version="1.2">
+<office:automatic-styles><style:style style:name="T1" style:family="text"><style:text-properties
+ xmlns:fo="{ODF}:xsl-fo-compatible:1.0" fo:font-style="italic"/></style:style>
+</office:automatic-styles><office:body><office:text><text:h text:outline-level="1">The dog</text:h>
+<text:p>The <text:span text:style-name="T1">old</text:span> dog<text:line-break/>sees
+<text:note text:note-class="footnote">
+<text:note-citation>1</text:note-citation><text:note-body><text:p>A note.</text:p></text:note-body>
+</text:note> it.</text:p><table:table><table:table-row><table:table-cell><text:p>A cell</text:p>
+</table:table-cell></table:table-row></table:table></office:text></office:body></office:document-content>"""
+    mimetype = "application/vnd.oasis.opendocument.text"
+    entries = "".join(
+        f'<m:file-entry m:full-path="{path}" m:media-type="{kind}"/>'
+        for path, kind in (("/", mimetype), ("content.xml", "text/xml"))
+    )
+    manifest = f'<m:manifest xmlns:m="{ODF}:manifest:1.0" m:version="1.2">{entries}</m:manifest>'
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as parts:
+        parts.writestr("mimetype", mimetype)
+        parts.writestr("content.xml", content.replace("\n", ""))
+        parts.writestr("META-INF/manifest.xml", manifest)
+    return file.getvalue()
+
 
 FILES = {
     "README.md": """---
@@ -67,18 +109,48 @@ print('a')
     'msgid "A dog"\nmsgstr ""\n',
     "talk.vtt": "WEBVTT - A title\nKind: captions\n\nNOTE a note\n\nSTYLE\n::cue { color: red }\n\n"
     "id1\n00:00:01.000 --> 00:00:04.000 align:start\nThe <c.x>old</c> dog\n",
+    "job.xlf": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>'
+    '<trans-unit id="1"><source>The <g id="1">old</g> dog<x id="2"/> &amp; it</source>\n<target/>'
+    '<note>A note</note></trans-unit><trans-unit id="2" translate="no"><source>One</source>'
+    '</trans-unit><trans-unit id="3"><source>A</source><target state="final">Ein</target>'
+    '<alt-trans><source>B</source></alt-trans></trans-unit></body></file><file><body/></file>'
+    "</xliff>",
+    "job2.xlf": '<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0"><file><unit '
+    'id="u"><notes><note>A note</note></notes><segment><source>The <pc id="1">old</pc><ph id="2"/>'
+    "</source></segment><segment><source>Two.</source></segment></unit></file></xliff>",
+    "en.strings": '/* "The" = "menu" */\n"open" = "Open %@";\n"A \\"dog\\"" = "A \\"dog\\"\\nis";\n'
+    '// Only\nkey="";\n',
+    "strings.xml": """<?xml version="1.0" encoding="utf-8"?>
+<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
+    <!-- The menu -->
+    <string name="app" translatable="false">DogApp</string>
+    <string name="open">Open <b>the</b> dog %1$s\\n&amp; it</string>
+    <string name="hi">Hi <xliff:g id="n" example="Jo">%1$s</xliff:g>.</string>
+    <string name="ref">@string/app</string>
+    <string name="html"><![CDATA[The <b>dog</b>]]></string>
+    <string-array name="list"><item>One</item></string-array>
+    <plurals name="n"><item quantity="one">%d dog</item></plurals>
+</resources>
+""",
+    "letter.odt": odt(),
+    "dog.1": '.TH DOG 1 "May 2026"\n.SH NAME\ndog \\- sees a cat\n.SH OPTIONS\n.TP\n.B \\-\\-all\n'
+    "The \\fIold\\fR dog\\(em see\n.BR cat (1).\n.PP\n.nf\ndog \\-\\-all\n.fi\n",
 }  # fmt: skip
 STRUCTURE = r"""
-import collections, json, sys
-from lxml import html
+import json, re, sys, zipfile
+from lxml import etree, html
 from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
+from translate.storage.properties import stringsutf8file
 import webvtt
 name = sys.argv[1]
-text = open(name).read()
+def elements(tree):
+    found = [e for e in tree.iter() if isinstance(e.tag, str)]
+    return [[e.tag, dict(e.attrib), e.text if e.get("translatable") else None] for e in found]
 def keys(x):
     if isinstance(x, dict): return {k: keys(v) for k, v in x.items()}
     return [keys(v) for v in x] if isinstance(x, list) else bool(x)
+text = open(name, encoding="latin-1" if name.endswith(("odt", "docx")) else "utf-8").read()
 if name.endswith(".md"):
     front, body = text.split("---\n")[1], text.split("---\n", 2)[2]
     def walk(tokens):
@@ -88,8 +160,7 @@ if name.endswith(".md"):
             yield from walk(t.children or [])
     tokens = walk(MarkdownIt("commonmark").enable("table").parse(body))
     found = [front, [t for t in tokens if t[0] not in ("text", "softbreak")]]
-elif name.endswith(".html"):
-    found = [[e.tag, dict(e.attrib)] for e in html.fromstring(text).iter()]
+elif name.endswith(".html"): found = elements(html.fromstring(text))
 elif name.endswith((".srt", ".vtt")):
     cues = webvtt.from_srt(name) if name.endswith(".srt") else webvtt.read(name)
     found = [[c.identifier, c.start, c.end, c.raw_text.count("<")] for c in cues]
@@ -97,6 +168,31 @@ elif name.endswith((".srt", ".vtt")):
 elif name.endswith(".json"): found = keys(json.loads(text))
 elif name.endswith(".yaml"): found = keys(YAML(typ="safe").load(text))
 elif name.endswith(".adoc"): found = [text.count("\n"), text.split("----")[1]]
+elif name.endswith((".odt", ".docx")):
+    part = "content.xml" if name.endswith(".odt") else "word/document.xml"
+    found = elements(etree.fromstring(zipfile.ZipFile(name).read(part)))
+    if name.endswith("x"):  # LibreOffice adds properties each time
+        kinds = "p r t b i br tbl tc hyperlink footnoteReference".split()
+        found = [x for x in found if x[0].partition("}")[2] in kinds]
+elif name.endswith(".xlf"):
+    tree = etree.parse(name)
+    for target in tree.findall(".//{*}target"):  # a new one has the tags of its source
+        tags = [x[:2] for x in elements(target)[1:]]
+        source = elements(target.getparent().find("{*}source"))[1:]
+        assert target.get("state") or not target.text or tags == [x[:2] for x in source]
+        target.getparent().remove(target)
+    found = "".join(etree.tostring(tree).decode().split())
+elif name.endswith(".xml"):
+    tree = etree.parse(name)
+    found = [elements(tree.getroot()), re.findall(r"%\d?\$?\w|@string/app|\\n", etree.tostring(
+        tree, encoding="unicode")), [c.text for c in tree.xpath("//comment()")]]
+elif name.endswith(".strings"):
+    units = stringsutf8file.parsefile(name).units
+    found = [[u.name, u.comments, re.findall(r'%@|"|\n', u.source)] for u in units]
+elif name.endswith(".1"):
+    text = text.replace("\\fP", "\\fR")
+    text = re.sub(r"(?m)^\.B (.*)", r"\\fB\1\\fR", re.sub(r"(?m)^\.BR (\S+) ", r"\\fB\1\\fR", text))
+    found = [re.findall(r"(?m)^\.[A-Z]\w*|^\.[a-z]\w", text), re.findall(r"\\f[BI].*?\\fR", text)]
 else: found = [line.partition("=")[0] for line in text.splitlines() if line]
 print(json.dumps(found))
 """
@@ -104,44 +200,113 @@ print(json.dumps(found))
 
 def in_capitals(self, texts, terms=None, **languages):
     """Stands for `Translator.documents`: letters become capitals, spans and the rest stay."""
-    del self, terms, languages
+    del terms, languages
     upper = functools.partial(tf.strings.upper, encoding="utf-8")
-    found = translate_documents(tf.constant(texts), upper, lambda x: x == "never")
+    pattern = self.settings.protected_pattern
+    found = translate_documents(tf.constant(texts), upper, lambda x: x == "never", pattern=pattern)
     return [text.decode() for text in found.numpy()]
 
 
-@pytest.mark.slow
-def test_each_format_goes_there_and_back(commands, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(Translator, "documents", in_capitals)
-    (tmp_path / "runs").symlink_to(commands / "runs")
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+@pytest.fixture(scope="module")
+def folder(trained, tmp_path_factory):
+    """A folder with a run, the files and the converters."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "runs").mkdir()
+    (folder / "runs" / "grammar").symlink_to(trained)
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     try:
-        run_bash(f"{INSTALL}converters/bin/pip install --quiet markdown-it-py lxml", tmp_path)
+        run_bash(f"{INSTALL}converters/bin/pip install --quiet markdown-it-py lxml", folder)
     except AssertionError:
         pytest.skip("no converters can be installed here")
-    run_bash(README, tmp_path)
-    run_bash(CATALOG, tmp_path)
-    assert 'msgstr "A DOG"' in (tmp_path / "app.de.po").read_text()
-    assert "1 entries: 1 translated" in run_python(IN_PYTHON, tmp_path)
-    assert len(LINES) == 6
-    for there, _, catalog, back, _ in LINES:
-        command = README.splitlines()[2].replace("readme", catalog)
-        run_bash(f"PATH=$PATH:$PWD/converters/bin\n{there}\n{command}\n{back}", tmp_path)
-    python = tmp_path / "converters" / "bin" / "python"
+    return folder
+
+
+@pytest.fixture
+def translated(folder, monkeypatch):
+    """A function of a script and two files: runs it, checks that the files have one structure."""
+    monkeypatch.setattr(Translator, "documents", in_capitals)
+    monkeypatch.syspath_prepend(folder)
+    python = folder / "converters" / "bin" / "python"
 
     def structure(name):
-        found = subprocess.check_output([python, "-c", STRUCTURE, name], cwd=tmp_path)
-        return json.loads(found)
+        return json.loads(subprocess.check_output([python, "-c", STRUCTURE, name], cwd=folder))
 
-    pairs = [(source, target) for _, source, _, _, target in LINES]
-    for source, target in [*pairs, ("README.md", "README.de.md")]:
-        assert structure(target) == structure(source), target
-        before, after = ((tmp_path / name).read_text() for name in (source, target))
-        assert before != after and sum(map(str.isupper, after)) > sum(map(str.isupper, before))
-    [packages] = (tmp_path / "converters").glob("lib/python*/site-packages")
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "webvtt").symlink_to(packages / "webvtt")
-    run_python(VTT, tmp_path)
-    assert structure("talk.de.vtt") == structure("talk.vtt")
-    assert "\nTHE <c.x>OLD</c> DOG\n" in (tmp_path / "talk.de.vtt").read_text()
+    def run(script, source, target):
+        run_python(script, folder) if "import" in script else run_bash(script, folder)
+        assert structure(target) == structure(source)
+        before, after = (read(folder / name) for name in (source, target))
+        assert sum(map(str.isupper, after)) > sum(map(str.isupper, before))
+        return after
+
+    return run
+
+
+def read(path):
+    """Returns the text of a file; of an archive that of its main part."""
+    if not zipfile.is_zipfile(path):
+        return path.read_text()
+    with zipfile.ZipFile(path) as parts:
+        [name] = {"content.xml", "word/document.xml"} & {*parts.namelist()}
+        return parts.read(name).decode()
+
+
+@pytest.mark.slow
+def test_a_catalog_is_filled(folder, monkeypatch):
+    monkeypatch.setattr(Translator, "documents", in_capitals)
+    run_bash(CATALOG, folder)
+    assert 'msgstr "A DOG"' in (folder / "app.de.po").read_text()
+    assert "1 entries: 1 translated" in run_python(IN_PYTHON, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["README.md", *LINES])
+def test_a_format_goes_there_and_back_through_a_catalog(translated, source):
+    script = README
+    if source != "README.md":
+        script = "\n".join(["PATH=$PATH:$PWD/converters/bin", *LINES[source]])
+    translated(script, source, source.replace(".", ".de."))
+    assert len(LINES) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "target", "part"), [
+    ("talk.vtt", "talk.de.vtt", "\nTHE <c.x>OLD</c> DOG\n"),
+    ("job.xlf", "job.de.xlf", '<target>THE <g id="1">OLD</g> DOG<x id="2"/> &amp; IT</target>'),
+    ("job2.xlf", "job2.de.xlf", '<target>THE <pc id="1">OLD</pc><ph id="2"/></target>'),
+    ("en.strings", "de.strings", '"A \\"dog\\"" = "A \\"DOG\\"\\nIS";\n'),
+])  # fmt: skip
+def test_a_format_is_translated_in_python(translated, folder, source, target, part):
+    [packages] = (folder / "converters").glob("lib/python*/site-packages")
+    if not (folder / "webvtt").exists():
+        (folder / "webvtt").symlink_to(packages / "webvtt")
+    script = SNIPPETS[source.replace("job2", "job")].replace("job", source.partition(".")[0])
+    assert part in translated(script, source, target)
+
+
+@pytest.mark.slow
+def test_strings_of_android_are_a_document(translated):
+    found = translated(ANDROID, "strings.xml", "strings.de.xml")
+    assert ">OPEN <b>THE</b> DOG %1$s\\n&amp; IT<" in found
+
+
+@pytest.mark.slow
+def test_documents_of_libreoffice_and_office(translated, folder):
+    has_office = shutil.which("soffice")
+    if has_office:
+        command = "soffice --headless --convert-to docx letter.odt"
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    script = OFFICE.splitlines()
+    found = translated("\n".join(script if has_office else [script[0], *script[2:-1]]),
+        "letter.odt", "letter.de.odt")  # fmt: skip
+    assert ">OLD<" in found and ">A NOTE.<" in found
+    if has_office:
+        translated(":", "letter.docx", "letter.de.docx")
+
+
+@pytest.mark.slow
+def test_pages_of_manuals(translated):
+    if not shutil.which("po4a-updatepo"):
+        pytest.skip("po4a is not installed")
+    found = translated(MAN, "dog.1", "dog.de.1")
+    assert "THE \\fIold\\fP DOG\\(em SEE \\fBcat\\fP(1).\n" in found
