@@ -132,7 +132,8 @@ def _fence(mark, n):
 def _code(n):
     """Returns the pattern of code between n backticks; quotes as in ``TeX'' are none."""
     fewer = "" if n == 1 else f"`{{0,{n - 1}}}"
-    return rf"`{{{n}}}[^`\s](?:(?:{fewer}[^`\n])*{fewer}[^`\s])?`{{{n}}}\B"
+    spaced = "" if n == 1 else rf"|`{{{n}}} (?:{fewer}[^`\n])*{fewer} `{{{n}}}"
+    return rf"`{{{n}}}[^`\s](?:(?:{fewer}[^`\n])*{fewer}[^`\s])?`{{{n}}}\B{spaced}"
 
 
 _LINES = r"(?:[\w.-]+[ \t]*[:=][^\n]*|[ \t#\[\]}-][^\n]*|\r?)\n"  # of YAML and TOML
@@ -140,12 +141,12 @@ _FRONT_MATTER = (
     rf"\A\x{{FEFF}}?---[ \t\r]*\n(?:{_LINES})*?(?:---|\.\.\.)[ \t\r]*(?m:$)"
     rf"|\A\x{{FEFF}}?\+\+\+[ \t\r]*\n(?:{_LINES})*?\+\+\+[ \t\r]*(?m:$)"
 )
-_HEADER = r"\A\x{FEFF}?WEBVTT(?:[ \t][^\n]*)?(?:\r?\n[^\r\n]+)*(?m:$)"
+_HEADER = r"\A\x{FEFF}?WEBVTT(?:[ \t][^\n]*)?(?:\r?\n[^\r\n]+)*\r?(?m:$)"
 _TITLE = r"(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*"
 _PATH = r"(?:<[^<>\n]*>|[^\s()<>]*(?:\((?:[^\s()<>]|\([^\s()<>]*\))*\)[^\s()<>]*)*)"
 _DESTINATION = rf"\]\(\s*{_PATH}{_TITLE}\)|\]\{{(?:\d+|[.#:][^{{}}\n]*)\}}"
 _REFERENCE = r"\]\[[^\[\]\n]*\]"
-_LINK_TEXT = rf"(?:[^\[\]\n{_LINK}{_TARGET}]|{_LINK}+!?\[|{_TARGET}+\])*"
+_LINK_TEXT = rf"(?:[^\[\]\n{_LINK}{_TARGET}]|\[[^\[\]\n]*\]|{_LINK}+!?\[|{_TARGET}+\])*"
 _DEFINITION = (
     r"(?m:^) {0,3}\[[^\[\]\n^][^\[\]\n]*\]:[ \t]*"
     r"(?:<[^<>\n]*>|[^\s<>]*(?:[/#:@]|\.\w)[^\s<>]*)" + _TITLE.replace(r"\s", r"[ \t\r]") + "(?m:$)"
@@ -155,13 +156,13 @@ _RAW_BLOCK = "|".join((
 ))  # fmt: skip
 _BEFORE = r"((?m:^)|[\s(\[\"'“„«>*])"
 _EMPHASIS = (
-    _BEFORE + r"(\*{1,3})([^\s*](?:[^*\n]*[^\s*])?)(\*{1,3})\B",
+    _BEFORE + r"(\*{1,3})([^\s*](?:[^*\n]*[^\s*])?)(\*{2,3}|\*\B)",
     _BEFORE + r"(_)([^\s_](?:[^_\n]*[^\s_])?)(_)\b",
 )
 _BB_CODE = "b|i|u|s|url|img|quote|code|color|size|font|list|center|spoiler|email"
 _MATH = (
     r"\$\$[^$]+\$\$|\$(?:[^\s$\d{]|\d[^\s$]*[\\^_={}])(?:[^$\n]*[^\s$])?\$\B"
-    r"|\\\((?:[^\n\\]|\\[^)\n])*(?:[\^_={}]|\\[a-z])(?:[^\n\\]|\\[^)\n])*\\\)"
+    r"|\\\((?:\w|(?:[^\n\\]|\\[^)\n])*(?:[\^_={}]|\\[a-z])(?:[^\n\\]|\\[^)\n])*)\\\)"
 )
 
 
@@ -256,7 +257,8 @@ KINDS = {
     "destination": (
         INLINE, rf"{_TARGET}[^{_TARGET_END}]*{_TARGET_END}+|\[/(?i:{_BB_CODE})\]|[{_ADDED}]",
     ),
-    "space": (SPACE, rf"{SPACE}|\\h\b"),
+    "command": (WORD, _LATEX),
+    "space": (SPACE, rf"{SPACE}|\\h"),
     "symbol": (WORD, f"[{_SYMBOL}{_LESS}{_GREATER}]"),
     "address": (
         WORD,
@@ -277,12 +279,11 @@ KINDS = {
         r"|\[\[[^\[\]\n]*\]\]|\$t\([^()\n]*\)|%\([^\s()]+\)[-+#0-9.]*[a-z]|\$\([\w.]+\)"
         r"|%<\w+>[-+#0-9.]*[a-z]|%(?:\d+\$)?(?:#@\w+)?@|%%\w+%%|%%"
         r"|%(?:\d+\$)?[-+#0,]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?[A-Za-z]\b"
-        r"|%[A-Za-z_][\w.]*%|%[A-Za-z_]\w+|%L?(?:[1-9]\d?|n)\b|__[A-Za-z0-9]\w*?__|\$\d\b"
+        r"|%[A-Za-z_][\w.]*%|%[A-Za-z_]\w+(?:-\w+)*|%L?(?:[1-9]\d?|n)\b|__[A-Za-z0-9]\w*?__|\$\d\b"
         r"|\$[A-Za-z_]\w*(?:\$\B|(?:(?:\.|->)[a-z_]\w*|\[\w*\])*)|:[a-z][\w+-]*:\B"
         r"|:[A-Za-z_]\w+|@(?:\.\w+)?:(?:\([\w.]+\)|[\w.]*\w)"
-        r"|@[A-Za-z_]\w*(?:(?:[:-]\w+)*/[\w.-]*\w)?",
+        r"|@[A-Za-z_]\w*(?:-\w+)*(?:(?::\w+)?/[\w.-]*\w)?",
     ),
-    "command": (WORD, _LATEX),
     "line end": (BLOCK, r"(?:\\[nrtN])+"),
     "emoji": (
         INLINE,

@@ -61,12 +61,14 @@ MASKED = {
     + "⟦W⟧, ⟦W⟧. a.The",
     # Markdown
     "It sees `f('a')`, `it's` and ``a`b``; `a' and `b'": "It sees ⟦W⟧, ⟦W⟧ and ⟦W⟧; `a' and `b'",
+    "`` `a` `` and ``b`` c, ``d'' and ``e''": "⟦W⟧ and ⟦W⟧ c, ``d'' and ``e''",
     "A.\n\n```py\n# B\n```\n\n~~~~\n~~~\n~~~~ \r\nC\r\n```\r\nd": "A.\n\n⟦B⟧\n\n⟦B⟧\nC\r\n```\r\nd",
     "- ```\r\n  a\r\n  ```\r\n> ````\n> ```\n> ````\n- b": "⟦B⟧\n⟦B⟧\n⟦B⟧b",
     "[a](../b/c.md#d), ![e](f.png \"g h\") [![i](j)](k(l)) [m][n] [o](<p q>)": "⟦O⟧a⟦I⟧, ⟦O⟧e⟦I⟧ "
     + "⟦O⟧⟦O⟧i⟦I⟧⟦I⟧ ⟦O⟧m⟦I⟧ ⟦O⟧o⟦I⟧",
     "*a* **b *c*** (_d e_) 2 * 3 * 4 f*g*h i_j_k l* m* *.n *.o": "⟦O⟧a⟦I⟧ **b ⟦O⟧c⟦I⟧ "
     + "(⟦O⟧d e⟦I⟧) 2 * 3 * 4 f*g*h i_j_k l* m* *.n *.o",
+    "**a**b [c [d] e](f) [x [1] [g](h)": "⟦O⟧a⟦I⟧b ⟦O⟧c [d] e⟦I⟧ [x ⟦I⟧ ⟦O⟧g⟦I⟧",
     "**[a](b)** __c__ https://x.org/_d_/e": "⟦O⟧⟦O⟧a⟦I⟧⟦I⟧ ⟦W⟧ ⟦W⟧",
     "[a]{1} ![b]{2} a[1](see c) [sic] (d)": "⟦O⟧a⟦I⟧ ⟦O⟧b⟦I⟧ a⟦I⟧(see c) [sic] (d)",
     "A.[^1]\n[^1]: B.\n[c]: ./d 'e'\n[f]: G.": "A.⟦I⟧\n⟦B⟧B.\n⟦B⟧\n[f]: G.",
@@ -80,10 +82,13 @@ MASKED = {
     "<svg class='i'/>a<svg>b</svg><math />c<SVG/>d<code/>e</code>": "⟦I⟧a⟦I⟧⟦I⟧c⟦I⟧d⟦I⟧e⟦I⟧",
     "<f0>a</f0> <g1/> <hi>b</hi> <c.d>e</c> <lang en>f</lang> <h1>g": "⟦O⟧a⟦I⟧ ⟦I⟧ ⟦O⟧b⟦I⟧ "
     + "⟦O⟧e⟦I⟧ ⟦O⟧f⟦I⟧ ⟦B⟧g",
+    "WEBVTT\r\nA: b\r\n\r\n1\r\n": "⟦B⟧\n\r\n1\r\n",
     "WEBVTT a\nB: c\n\nd<00:00:01.040><c> e</c>": "⟦B⟧\n\nd⟦I⟧⟦O⟧ e⟦I⟧",
     # Drupal, Maketext, reStructuredText, BBCode, TeX, ASS
+    "%aa-b !a-b @a-b %s-like": "⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧-like",
     "%name !name [_1] [*,_2,a,b] |version| %d!": "⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧!",
     "Hey!You, 5%off a|b|c | d | |e|f|": None,
+    "\\(x\\) \\(a b\\) \\hbar c.\\hD\\h e": "⟦W⟧ \\(a b\\) ⟦W⟧ c.⟦S⟧D⟦S⟧ e",
     "$x^2$ $$a\nb$$ \\(c_1\\) $5 and $10, $a [b]d[/b]": "⟦W⟧ ⟦W⟧ ⟦W⟧ ⟦W⟧ and $10, ⟦W⟧ ⟦O⟧d⟦I⟧",
     "A.\\NB.\\nC {\\i1}d{\\i0}": "A.⟦B⟧B.⟦B⟧C ⟦I⟧d⟦I⟧",
     # Pictures, labels, the marks themselves
