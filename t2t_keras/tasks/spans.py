@@ -154,6 +154,8 @@ _DEFINITION = (
 _RAW_BLOCK = "|".join((
     *(_fence(mark, n) for mark in "`~" for n in range(3, 8)), _FRONT_MATTER, _HEADER, _DEFINITION
 ))  # fmt: skip
+_HAS_MARKUP = r"(?s:.*[\[<*_`~].*|\x{FEFF}?(?:---|\+\+\+|WEBVTT).*)"
+"""Texts that may have raw blocks, links, emphasis or elements to keep; others save seven passes."""
 _BEFORE = r"((?m:^)|[\s(\[\"'“„«>*])"
 _EMPHASIS = (
     _BEFORE + r"(\*{1,3})([^\s*](?:[^*\n]*[^\s*])?)(\*{2,3}|\*\B)",
@@ -315,8 +317,8 @@ def mask(texts, pattern=""):
         `unmask` puts them back.
     """
     texts, entities = _decode_entities(texts)
-    texts = tf.strings.regex_replace(texts, _RAW_BLOCK, rf"{_RAW}\0{_RAW_END}")
-    texts = _mark_kept(_mark_links(texts))
+    has_markup = tf.reduce_any(tf.strings.regex_full_match(texts, _HAS_MARKUP))
+    texts = tf.cond(has_markup, lambda: _mark_pairs(texts), lambda: texts)
     own = f"(?:{pattern})|" if pattern else ""
     kinds = "|".join(kind for _, kind in KINDS.values())
     parts, is_match = split_by_pattern(texts, f"{CHARACTER}?(?:{own}{kinds})")
@@ -338,6 +340,12 @@ def mask(texts, pattern=""):
     [entities] = keep_where(alone, inner)
     masked = join_parts(parts, tf.where(is_span, marks, values))
     return masked, tf.concat([spans, entities], axis=1).values
+
+
+def _mark_pairs(texts):
+    """Puts marks around raw blocks, links, emphasis and elements that are not translated."""
+    texts = tf.strings.regex_replace(texts, _RAW_BLOCK, rf"{_RAW}\0{_RAW_END}")
+    return _mark_kept(_mark_links(texts))
 
 
 def _mark_links(texts):
