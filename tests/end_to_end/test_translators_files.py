@@ -11,8 +11,8 @@ import zipfile
 import pytest
 import tensorflow as tf
 
+from t2t_keras.tasks import graph_translator
 from t2t_keras.tasks.documents import translate_documents
-from t2t_keras.tasks.translation import Translator
 from tests.end_to_end.guides import PAGES, find, run_bash, run_python
 
 INSTALL = find("translators_files.md", "python3 -m venv converters").text
@@ -198,13 +198,11 @@ print(json.dumps(found))
 """
 
 
-def in_capitals(self, texts, terms=None, **languages):
-    """Stands for `Translator.documents`: letters become capitals, spans and the rest stay."""
-    del terms, languages
+def in_capitals(texts, translate, is_too_long, *rest, **options):
+    """Stands for `translate_documents`: letters become capitals, spans and the rest stay."""
+    del translate
     upper = functools.partial(tf.strings.upper, encoding="utf-8")
-    pattern = self.settings.protected_pattern
-    found = translate_documents(tf.constant(texts), upper, lambda x: x == "never", pattern=pattern)
-    return [text.decode() for text in found.numpy()]
+    return translate_documents(texts, lambda x, *_: upper(x), is_too_long, *rest, **options)
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +223,7 @@ def folder(trained, tmp_path_factory):
 @pytest.fixture
 def translated(folder, monkeypatch):
     """A function of a script and two files: runs it, checks that the files have one structure."""
-    monkeypatch.setattr(Translator, "documents", in_capitals)
+    monkeypatch.setattr(graph_translator, "translate_documents", in_capitals)
     monkeypatch.syspath_prepend(folder)
     python = folder / "converters" / "bin" / "python"
 
@@ -253,7 +251,7 @@ def read(path):
 
 @pytest.mark.slow
 def test_a_catalog_is_filled(folder, monkeypatch):
-    monkeypatch.setattr(Translator, "documents", in_capitals)
+    monkeypatch.setattr(graph_translator, "translate_documents", in_capitals)
     run_bash(CATALOG, folder)
     assert 'msgstr "A DOG"' in (folder / "app.de.po").read_text()
     assert "1 entries: 1 translated" in run_python(IN_PYTHON, folder)
