@@ -49,11 +49,14 @@ class TFDSCorpus:
     def __init__(
         self, name: str, source_language: str, target_language: str, data_dir: StrPath | None = None
     ):
+        _require_two_sides(source_language, target_language)
+        self._open(name, {"source": source_language, "target": target_language}, data_dir)
+
+    def _open(self, name, features, data_dir):
+        """Opens a dataset whose texts are in features, {"source": name, "target": name}."""
         import tensorflow_datasets as tfds  # noqa: PLC0415 (slow to import)
 
-        _require_two_sides(source_language, target_language)
-        self.name = name
-        self.source_language, self.target_language = source_language, target_language
+        self.name, self._features = name, features
         data_dir = data_dir and os.path.expanduser(data_dir)
         self._make_builder = functools.partial(tfds.builder, name, data_dir=data_dir, try_gcs=False)
         try:
@@ -64,12 +67,10 @@ class TFDSCorpus:
                 f"TFDS has no dataset {name!r}; give a name such as 'wmt14_translate/de-en' "
                 f"({reason})"
             ) from error
-        features = list(self._builder.info.features or {})
-        for feature in (source_language, target_language):
-            if feature not in features:
-                raise MissingTextError(
-                    f"{name} has no feature {feature!r}; it has {_names(features)}"
-                )
+        known = list(self._builder.info.features or {})
+        for feature in features.values():
+            if feature not in known:
+                raise MissingTextError(f"{name} has no feature {feature!r}; it has {_names(known)}")
 
     def has_text(self, split: str) -> bool:
         """Returns whether the dataset contains a split, or the split of which it is a slice."""
@@ -95,10 +96,10 @@ class TFDSCorpus:
         dataset = self._builder.as_dataset(split=split, shuffle_files=False)
         return deterministic(
             dataset.map(
-                lambda pair: {
-                    "source": pair[self.source_language],
-                    "target": pair[self.target_language],
-                }
+                lambda row: (
+                    {"source": "", "target": ""}
+                    | {side: row[feature] for side, feature in self._features.items()}
+                )
             )
         )
 

@@ -97,7 +97,7 @@ class TextTFDS(TFDSCorpus):
     """
 
     def __init__(self, name: str, text: str = "text", data_dir: StrPath | None = None):
-        super().__init__(name, text, data_dir=data_dir)
+        self._open(name, {"source": text}, data_dir)
 
 
 class NoTarget:

@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 
 from t2t_keras.data import FolderCorpus, MemoryCorpus, TFDSCorpus, encode_pairs, write_shards
 from t2t_keras.data.corpora import aligned_files
+from t2t_keras.data.plain_text import TextTFDS
 from t2t_keras.data.treebank import TreebankCorpus
 from t2t_keras.errors import InputError
 from tests.data.reading import read_pairs
@@ -140,6 +141,16 @@ class _Tiny(tfds.core.GeneratorBasedBuilder):
     def _generate_examples(self):
         yield 0, {"en": "a house", "de": "ein Haus"}
         yield 1, {"en": "a street", "de": "eine Straße"}
+
+
+def test_the_texts_of_a_tfds_dataset_have_no_target(tmp_path):
+    with tfds.testing.mock_data(num_examples=3):
+        corpus = TextTFDS("imdb_reviews", data_dir=str(tmp_path))
+        raw = tfds.load("imdb_reviews", split="train", data_dir=str(tmp_path))
+        texts = texts_of(corpus.examples("train"))
+        assert texts == [(row["text"], b"") for row in raw.as_numpy_iterator()]
+    with pytest.raises(InputError, match="no feature 'sentence'; it has"):
+        TextTFDS("imdb_reviews", text="sentence", data_dir=str(tmp_path))
 
 
 def test_tfds_mistakes_are_input_errors(tmp_path, monkeypatch):
