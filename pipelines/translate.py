@@ -136,10 +136,11 @@ def main():
     from pipelines.batch_inference import LinePredictor
 
     app.check_output(OUTPUT.value)
-    app.check_input(INPUT.value, ERRORS.value, keep_ends=DOCUMENT.value)
     if MODEL.value and (WORKDIR.value or SAVED_MODEL.value):
         raise InputError("give one of --workdir, --model and --saved_model.")
     catalog = _catalog()
+    if catalog is None:
+        app.check_input(INPUT.value, ERRORS.value, keep_ends=DOCUMENT.value)
     predictor = LinePredictor(
         WORKDIR.value or MODEL.value,
         SAVED_MODEL.value,
