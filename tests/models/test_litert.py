@@ -19,7 +19,7 @@ def spec(name, value):
         sizes[1], sizes[3] = value.shape[1], value.shape[3]
     elif len(sizes) == 4:  # [batch, 1, 1, source]
         sizes[1:3] = 1, 1
-    elif len(sizes) == 3 or value.shape[1] == BEAMS:  # [batch, beams, steps], [batch, beams]
+    elif sizes and (len(sizes) == 3 or value.shape[1] == BEAMS):  # [batch, beams, …]
         sizes[1] = BEAMS
     return tf.TensorSpec(sizes, value.dtype, name)
 
