@@ -309,6 +309,15 @@ def _with_languages(pieces, languages):
     return tf.concat([pieces, tf.constant([f"<2{code}>" for _, code in added], tf.string)], axis=0)
 
 
+def require_tokenizer(tokenizer: object) -> None:
+    """Raises InputError if `tokenizer` is another object: the model, another library's."""
+    if not (hasattr(tokenizer, "encode") and hasattr(tokenizer, "eos_id")):
+        raise InputError(
+            f"The tokenizer is a {type(tokenizer).__name__}: give one of t2t_keras, as "
+            "train_tokenizer and load_tokenizer return it; a predictor takes it after the model."
+        )
+
+
 def encode_with_eos(texts: Array | list[bytes], tokenizer: Encoder) -> tf.RaggedTensor:
     """Returns the ids of texts, each followed by the end-of-sequence id.
 
@@ -320,7 +329,11 @@ def encode_with_eos(texts: Array | list[bytes], tokenizer: Encoder) -> tf.Ragged
 
     Returns:
         RaggedTensor int32 `[batch, (length)]`.
+
+    Raises:
+        InputError: if `tokenizer` is none.
     """
+    require_tokenizer(tokenizer)
     texts = tf.strings.regex_replace(texts, r"[\r\n]+$", "")
     ids = tokenizer.encode(blank_to_empty(texts))
     if not getattr(tokenizer, "adds_eos", True):

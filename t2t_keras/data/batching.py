@@ -19,8 +19,9 @@ import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import BOS_ID, PAD_ID
 from t2t_keras.data.shards import PAIRS_PER_SHARD, RaggedPairs
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
+from t2t_keras.settings import check_settings
 from t2t_keras.types import Batch
 
 
@@ -47,12 +48,15 @@ class Batcher(abc.ABC):
             A dataset of `(inputs, labels, weights)` that gives every pair once; see `make_batch`.
 
         Raises:
-            InputError: if examples are not such a dataset, and in the debug mode of tf.data. If a
-                pair is longer than the rows, `fit` and `evaluate` raise it, and a loop over the
-                dataset `tf.errors.InvalidArgumentError`.
+            InputError: if examples are not such a dataset, if texts without targets are given for
+                pairs or pairs for texts, and in the debug mode of tf.data. If a pair is longer
+                than the rows, `fit` and `evaluate` raise it, and a loop over the dataset
+                `tf.errors.InvalidArgumentError`.
         """
         _require_no_debug_mode()
-        pairs = _token_pairs(examples, self.padded_sides).ragged_batch(PAIRS_PER_SHARD)
+        if seed is not None:
+            seed = check_settings({"seed": seed})["seed"]
+        pairs = _token_pairs(examples, self).ragged_batch(PAIRS_PER_SHARD)
         shards = pairs.map(lambda *sides: self._fitting(RaggedPairs.from_ragged(*sides)))
         if seed is None:
             seeds = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).repeat()
@@ -86,6 +90,7 @@ class Batcher(abc.ABC):
         return drafts.skip(skip).map(self.make_batch, num_parallel_calls=PARALLEL_CALLS)
 
     padded_sides = ("source", "target")  # those where the id 0 is padding
+    has_targets = True  # False: for texts without a target
     max_lengths = None  # (source, target), the longest sides of a pair; None: any
 
     def check_length(self, longest: int) -> None:
@@ -164,7 +169,7 @@ class LengthBuckets(Batcher):
     Call arguments and result: see `Batcher.__call__`, a dataset for `fit`.
 
     Raises:
-        InputError: if an argument is below 1.
+        InputError: if an argument is below 1 or not whole, or bucket_lengths do not rise.
 
     Example:
         >>> pairs = [("a house", "ein Haus"), ("a dog sees me", "ein Hund sieht mich")]
@@ -181,18 +186,14 @@ class LengthBuckets(Batcher):
         batch_multiple: int = 1,
         bucket_lengths: Sequence[int | tuple[int, int]] | None = None,
     ):
-        if tokens_per_batch < 1 or batch_multiple < 1:
-            raise InputError(
-                f"tokens_per_batch {tokens_per_batch} and batch_multiple {batch_multiple} must be "
-                "at least 1"
-            )
-        self.tokens_per_batch = tokens_per_batch
-        self.batch_multiple = batch_multiple
+        self.tokens_per_batch = require_whole_number("tokens_per_batch", tokens_per_batch)
+        self.batch_multiple = require_whole_number("batch_multiple", batch_multiple)
         self.bucket_lengths = bucket_lengths
-        if bucket_lengths:
-            self.shapes = _FixedShapes(tokens_per_batch, batch_multiple, bucket_lengths)
+        sizes = self.tokens_per_batch, self.batch_multiple
+        if bucket_lengths is None:
+            self.shapes = _SmallestShapes(*sizes)
         else:
-            self.shapes = _SmallestShapes(tokens_per_batch, batch_multiple)
+            self.shapes = _FixedShapes(*sizes, bucket_lengths)
         self.max_lengths = self.shapes.max_lengths
 
     def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
@@ -262,7 +263,7 @@ class _FixedShapes:
     """Each batch has the shape of one bucket; for the methods see `_SmallestShapes`."""
 
     def __init__(self, tokens_per_batch, batch_multiple, shapes):
-        self._shapes = np.array([np.broadcast_to(shape, 2) for shape in shapes])  # [buckets, 2]
+        self._shapes = _rising(shapes)  # [buckets, 2]
         multiples = tokens_per_batch // self._shapes.max(axis=1) // batch_multiple
         self._rows = batch_multiple * np.maximum(multiples, 1)
         self.max_lengths = tuple(self._shapes[-1].tolist())
@@ -304,6 +305,32 @@ class _FixedShapes:
         return tf.reduce_all(tf.cast(lengths, tf.int64) <= self._shapes, axis=-1)
 
 
+def _rising(shapes):
+    """Returns `bucket_lengths` as an array [buckets, 2]; raises InputError if they do not rise."""
+    try:
+        found = np.array([np.broadcast_to(shape, 2) for shape in shapes])
+    except (TypeError, ValueError):  # one number, or three for a shape
+        found = np.zeros([0, 2])
+    rises = found.dtype.kind in "iu" and (np.diff(found, axis=0, prepend=1) >= 0).all()
+    if not found.size or not rises:
+        raise InputError(
+            f"bucket_lengths is {shapes!r}: give whole numbers of at least 1 or pairs (source, "
+            "target) of them, each at least as long as the one before, such as (8, 16, 32)."
+        )
+    return found
+
+
+def fixed_rows(tokens_per_batch: int, row_length: int, batch_multiple: int) -> int:
+    """Returns the number of rows of a batch; raises InputError as `Packing` does."""
+    tokens = require_whole_number("tokens_per_batch", tokens_per_batch)
+    length = require_whole_number("row_length", row_length)
+    multiple = require_whole_number("batch_multiple", batch_multiple)
+    if length > tokens:
+        raise InputError(f"row_length is {length}: give at most tokens_per_batch, {tokens}.")
+    rows = tokens // length
+    return rows // multiple * multiple or rows
+
+
 class Packing(Batcher):
     """Batches whose rows hold several whole pairs, one after another.
 
@@ -322,20 +349,14 @@ class Packing(Batcher):
             replicas, if the budget has room for it.
 
     Raises:
-        InputError: if row_length is not from 1 to tokens_per_batch.
+        InputError: if row_length is not from 1 to tokens_per_batch, or a number is not whole.
     """
 
     def __init__(self, tokens_per_batch: int, row_length: int, batch_multiple: int = 1):
-        if not 1 <= row_length <= tokens_per_batch:
-            raise InputError(
-                f"row_length {row_length} must be at least 1 and at most tokens_per_batch "
-                f"{tokens_per_batch}"
-            )
         self.tokens_per_batch = tokens_per_batch
         self.row_length = row_length
         self.batch_multiple = batch_multiple
-        rows = tokens_per_batch // row_length
-        self._rows = rows // batch_multiple * batch_multiple or rows
+        self._rows = fixed_rows(tokens_per_batch, row_length, batch_multiple)
         self.max_lengths = row_length, row_length
 
     def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
@@ -419,11 +440,11 @@ def shift_right(labels: tf.Tensor, start_id: int = BOS_ID) -> tf.Tensor:
     return tf.where(labels != PAD_ID, tf.concat([starts, labels[:, :-1]], axis=1), PAD_ID)
 
 
-def _token_pairs(examples, padded_sides):
+def _token_pairs(examples, batcher):
     """Returns a dataset of (source, target), int32 [n] and int32 [m], some without padding.
 
     Raises:
-        InputError: if examples are not a dataset of pairs of ids.
+        InputError: if examples are not a dataset of pairs of ids, or of texts without targets.
     """
     fix = (
         'give a tf.data.Dataset of {"source": ids, "target": ids} or (source, target), one pair an '
@@ -442,12 +463,23 @@ def _token_pairs(examples, padded_sides):
         shape, dtype = getattr(spec, "shape", None), getattr(spec, "dtype", tf.string)
         if not dtype.is_integer or shape.rank != 1:
             raise InputError(f"examples have {spec} as {name}: {fix}")
+    kind = type(batcher).__name__
+    if specs[1].shape[0] == 0 and batcher.has_targets:
+        raise InputError(
+            f"examples are texts without targets, and {kind} is for pairs: give them to "
+            "TextBuckets, TextPacking or TextStream."
+        )
+    if specs[1].shape[0] != 0 and not batcher.has_targets:
+        raise InputError(
+            f"examples have targets, which {kind} would leave out: give texts, as encode_texts "
+            'makes them, or {"source": ids, "target": tf.zeros([0], tf.int32)}.'
+        )
 
     def ids(name, spec, side):
         side = tf.cast(side, tf.int32)
         if spec.shape[0] is None:  # from a tokenizer: nothing is padded
             return side
-        return tf.boolean_mask(side, (side != PAD_ID) | (name not in padded_sides))
+        return tf.boolean_mask(side, (side != PAD_ID) | (name not in batcher.padded_sides))
 
     return examples.map(lambda *pair: tuple(map(ids, names, specs, pair)))
 

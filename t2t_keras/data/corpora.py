@@ -369,8 +369,8 @@ def encode_pairs(
             target_tokenizer.check(label.decode("utf-8", "replace"), f"pairs[{i}]")
     examples = {
         "source": encode_with_eos(sources, tokenizer),
-        "target": encode_with_eos(targets, target_tokenizer or tokenizer.target),
     }
+    examples["target"] = encode_with_eos(targets, target_tokenizer or tokenizer.target)
     return deterministic(tf.data.Dataset.from_tensor_slices(examples))
 
 

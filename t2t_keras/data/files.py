@@ -210,7 +210,8 @@ def split_lines(file, name, errors="strict", keep_ends=False):
         InputError: for a line that is not UTF-8, with its number, and for a file that is not UTF-8
             text, such as a compressed one or UTF-16. Unless lines keep their ends, as in documents,
             also for markup of test sets and translation memories (.sgm, .xml, .tmx, train.tags),
-            JSON lines, catalogs (.po) and subtitles (.srt, .vtt).
+            JSON lines, catalogs (.po), subtitles (.srt, .vtt) and lines that end in carriage
+            returns alone.
     """
     head = None if keep_ends else b""  # the lines before the first one with content
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
@@ -221,6 +222,11 @@ def split_lines(file, name, errors="strict", keep_ends=False):
             content = head[_BEFORE_MARKUP.match(head).end() :]
             is_open = _UNFINISHED.fullmatch(content) and len(content) < _LONGEST_COMMENT
             head = head if is_open or not content else None
+            if number == 1 and b"\r" in line.rstrip(b"\r") and not line.endswith(b"\n"):
+                raise InputError(
+                    f"{name} has carriage returns and no line feed: convert its lines, such as by "
+                    r"tr '\r' '\n'"
+                )
             for beginning, kind, advice in _NO_LINES_OF_TEXT:
                 if beginning.fullmatch(content):
                     start = b" ".join(content[:40].split()).decode(errors="replace")

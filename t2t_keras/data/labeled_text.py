@@ -21,7 +21,7 @@ from t2t_keras.data.corpora import MemoryCorpus, TFDSCorpus
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_text, stored_path, visible_names
 from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.data.texts import as_batch, as_strings
-from t2t_keras.errors import InputError, MissingTextError
+from t2t_keras.errors import InputError, MissingTextError, require_whole_number
 from t2t_keras.types import Array, Batch, StrPath, Texts
 
 _SHOWN = 5  # files in a warning
@@ -87,17 +87,18 @@ class LabeledFolder:
 
     Args:
         folder: the folder.
-        labels: `LabelEncoder`; its names are the endings of the files, or the names of the folders.
+        labels: `LabelEncoder` or list of str: the endings of the files, or the folders' names.
         errors: "strict" refuses a text that is not UTF-8; "replace" reads invalid bytes as U+FFFD.
 
     Raises:
         InputError: if there is no such folder.
     """
 
-    def __init__(self, folder: StrPath, labels: LabelEncoder, errors: str = "strict"):
+    def __init__(self, folder: StrPath, labels: LabelEncoder | Texts, errors: str = "strict"):
         folder = local_path(folder)
         if not os.path.isdir(folder):
             raise InputError(f"there is no folder {folder!r}; give one that holds labeled text")
+        labels = labels if isinstance(labels, LabelEncoder) else LabelEncoder(labels)
         self.folder, self._labels, self._errors = folder, labels, errors
 
     def examples(self, split: str) -> tf.data.Dataset:
@@ -272,10 +273,8 @@ class LabeledBuckets(LengthBuckets):
         bucket_lengths: Sequence[int | tuple[int, int]] | None = None,
     ):
         super().__init__(tokens_per_batch, batch_multiple, bucket_lengths)
-        if max_length < 2:
-            raise InputError(f"max_length is {max_length}: give at least 2, a token and the end.")
+        self.max_length = require_whole_number("max_length", max_length, least=2)  # with the end
         self.check_length(max_length)
-        self.max_length = max_length
         self.max_lengths = None  # texts are truncated
 
     def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:

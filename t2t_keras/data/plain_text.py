@@ -14,15 +14,17 @@ import os
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, encode_with_eos
-from t2t_keras.data.batching import Batcher, LengthBuckets, Packing, shift_right
+from t2t_keras.data.batching import Batcher, LengthBuckets, Packing, fixed_rows, shift_right
 from t2t_keras.data.corpora import TFDSCorpus, count_lines, stream_pairs
 from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
 from t2t_keras.data.shard_writing import Filters
 from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.data.texts import as_list
-from t2t_keras.errors import InputError, MissingTextError
+from t2t_keras.errors import InputError, MissingTextError, require_whole_number
 from t2t_keras.graphs import deterministic
 from t2t_keras.types import Batch, Encoder, StrPath, Texts
+
+_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 
 
 class TextFolder:
@@ -68,6 +70,8 @@ class TextFolder:
                 f"{', '.join(sorted(nfc_names(self.folder))) or 'nothing'}{advice}"
             )
         path, errors = os.path.join(self.folder, names[0]), self._errors
+        if path.removesuffix(".gz").endswith(_TABLES):
+            raise InputError(f"{path} is a table: give its texts in a file, one on each line.")
         count = count_lines(path, errors)
         return stream_pairs(lambda: ((line, b"") for line in read_lines(path, errors)), count)
 
@@ -147,10 +151,9 @@ def encode_texts(texts: Texts, tokenizer: Encoder) -> tf.data.Dataset:
     texts = as_list(texts)
     if not texts:
         raise InputError("there are no texts: give at least one")
-    texts = tf.constant(texts)
     examples = {
         "source": encode_with_eos(texts, tokenizer),
-        "target": NoTarget().encode(texts),
+        "target": tf.zeros([len(texts), 0], tf.int32),  # of static length
     }
     return deterministic(tf.data.Dataset.from_tensor_slices(examples))
 
@@ -164,6 +167,8 @@ class TextBuckets(LengthBuckets):
         >>> list(inputs), labels.shape == weights.shape
         (['target_ids'], True)
     """
+
+    has_targets = False
 
     def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
         """Makes one batch.
@@ -186,6 +191,8 @@ class TextPacking(Packing):
         >>> sorted(inputs), max(inputs["target_segments"][0].numpy()).item()
         (['target_ids', 'target_positions', 'target_segments'], 2)
     """
+
+    has_targets = False
 
     def make_batch(self, pairs: RaggedPairs, members: tf.RaggedTensor) -> Batch:
         """Makes one batch.
@@ -231,6 +238,8 @@ class TextStream(Batcher):
         (['target_ids'], 8)
     """
 
+    has_targets = False
+
     def __init__(
         self,
         tokens_per_batch: int,
@@ -239,12 +248,8 @@ class TextStream(Batcher):
         across_texts: bool = True,
         stride: int | None = None,
     ):
-        if not 1 <= row_length <= tokens_per_batch:
-            raise InputError(
-                f"row_length {row_length} must be at least 1 and at most tokens_per_batch "
-                f"{tokens_per_batch}"
-            )
-        stride = row_length if stride is None else stride
+        self._rows = fixed_rows(tokens_per_batch, row_length, batch_multiple)
+        stride = require_whole_number("stride", row_length if stride is None else stride, least=0)
         if not 1 <= stride <= row_length:
             raise InputError(f"stride is {stride}: give 1 to {row_length}, the tokens of a row.")
         self.tokens_per_batch = tokens_per_batch
@@ -252,8 +257,6 @@ class TextStream(Batcher):
         self.batch_multiple = batch_multiple
         self.across_texts = across_texts
         self.stride = stride
-        rows = tokens_per_batch // row_length
-        self._rows = rows // batch_multiple * batch_multiple or rows
 
     def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
         total = tf.reduce_sum(tf.cast(lengths[:, 0], tf.int64))

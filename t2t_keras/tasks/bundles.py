@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
-from t2t_keras.data.base_tokenizer import Tokenizer
+from t2t_keras.data.base_tokenizer import Tokenizer, require_tokenizer
 from t2t_keras.data.files import local_path, replace, temporary_path, write_json
 from t2t_keras.data.texts import as_list
 from t2t_keras.errors import InputError
@@ -27,7 +27,7 @@ from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import Settings
-from t2t_keras.tasks.text_io import check_is_tokenizer, check_vocab_size, predict
+from t2t_keras.tasks.text_io import check_vocab_size, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 from t2t_keras.types import StrPath, Texts
@@ -111,7 +111,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     def check(self):
         """Raises InputError if model, tokenizer and settings do not fit together."""
-        check_is_tokenizer(self.tokenizer)
+        require_tokenizer(self.tokenizer)
         for name in self.model_attributes:
             if not hasattr(self.model, name):
                 raise InputError(

@@ -162,14 +162,6 @@ def warn_truncated(truncated):
         )
 
 
-def check_is_tokenizer(tokenizer):
-    """Raises InputError if `tokenizer` is another object, such as the model."""
-    if not hasattr(tokenizer, "vocab_size"):
-        raise InputError(
-            f"The tokenizer is a {type(tokenizer).__name__}: give the model, then its tokenizer."
-        )
-
-
 def check_vocab_size(model, tokenizer):
     """Raises InputError if the vocabulary sizes differ."""
     config = getattr(model, "config", None)

@@ -19,8 +19,10 @@ from t2t_keras.data import (
 )
 from t2t_keras.data.batching import shift_right
 from t2t_keras.data.bucket_shapes import bucket_lengths, bucket_shapes
+from t2t_keras.data.plain_text import TextBuckets, TextPacking, TextStream, encode_texts
 from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
+from tests.tasks import tiny
 
 
 def _examples(lengths):
@@ -353,11 +355,50 @@ def test_pairs_too_long_for_a_batch_and_impossible_budgets_are_refused():
             next(iter(batcher(_random_examples())))
     with pytest.raises(InputError, match="a pair of 7 tokens does not fit a row of 6"):
         LabeledBuckets(100, 7, bucket_lengths=(4, 6))
-    for arguments, message in (((0,), "at least 1"), ((10, 0), "at least 1")):
-        with pytest.raises(InputError, match=message):
-            LengthBuckets(*arguments)
-    with pytest.raises(InputError, match="row_length 64"):
+    with pytest.raises(InputError, match="row_length is 64: give at most tokens_per_batch, 32"):
         Packing(32, 64)
+
+
+@pytest.mark.parametrize("make", [
+    LengthBuckets,
+    lambda tokens, *rest: LabeledBuckets(tokens, 8, *rest),
+    lambda tokens, *rest: Packing(tokens, 4, *rest),
+    lambda tokens, *rest: TextStream(tokens, 4, *rest),
+])  # fmt: skip
+@pytest.mark.parametrize("sizes", [(0,), (10.0,), ("10",), (10, 0), (10, -1), (10, 2.0)])
+def test_sizes_of_batches_are_whole_numbers_of_at_least_1(make, sizes):
+    with pytest.raises(InputError, match=r"is .*: give a whole number of at least 1"):
+        make(*sizes)
+    assert make(np.int64(10), np.int32(2)).tokens_per_batch == 10
+
+
+@pytest.mark.parametrize("lengths", [8, (), (8, 4), (0, 4), ((4, 8), (8, 4)), ((4, 8, 9),), (4.5,)])
+def test_buckets_that_do_not_rise_are_refused(lengths):
+    with pytest.raises(
+        InputError, match=r"bucket_lengths is .* at least as long as the one before"
+    ):
+        LengthBuckets(100, bucket_lengths=lengths)
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", 2**40])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(InputError, match="seed is"):
+        LengthBuckets(100)(_examples([(3, 4)]), seed=seed)
+
+
+def test_pairs_and_texts_without_targets_are_not_taken_for_one_another():
+    texts = encode_texts(["a house"], tiny.tokenizer())
+    for batcher in (LengthBuckets(64), Packing(64, 32)):
+        with pytest.raises(
+            InputError, match=r"without targets, and .* is for pairs: .*TextBuckets"
+        ):
+            batcher(texts)
+    for batcher in (TextBuckets(64), TextPacking(64, 32), TextStream(64, 32)):
+        with pytest.raises(InputError, match=r"have targets, which .* would leave out.*zeros"):
+            batcher(_examples([(3, 4)]))
+        [(_, labels, _)] = batcher(texts)
+        [(_, own, _)] = batcher(texts.map(lambda row: row | {"target": tf.zeros([0], tf.int32)}))
+        np.testing.assert_array_equal(own, labels)
 
 
 def test_shift_right_puts_the_start_before_each_row_and_leaves_padding():

@@ -62,6 +62,25 @@ def test_a_broken_gzip_file_is_named(tmp_path, content):
         list(read_lines(str(path)))
 
 
+@pytest.mark.parametrize(("content", "message"), [
+    ('\n{"text": "a"}', "JSON .*jq -r"),
+    ("a\rb\r", r"carriage returns and no line feed.* tr '.r' '.n'"),
+])  # fmt: skip
+def test_files_of_rows_are_refused_unless_their_white_space_is_kept(tmp_path, content, message):
+    path = tmp_path / "text.en"
+    path.write_text(content, newline="")
+    with pytest.raises(InputError, match=message):
+        list(read_lines(path))
+    assert b"".join(read_lines(path, keep_ends=True)).decode() == content
+
+
+@pytest.mark.parametrize("text", ["{name} sees a dog.", '{"a", "b"}', "a\rb\nc", "a\r", "[1]"])
+def test_braces_and_carriage_returns_within_lines_are_text(tmp_path, text):
+    path = tmp_path / "text.en"
+    path.write_text(text, newline="")
+    assert list(read_text(path)) == text.removesuffix("\r").split("\n")
+
+
 def test_a_gzipped_file_is_known_by_its_content(tmp_path):
     path = tmp_path / "text.en"
     path.write_bytes(gzip.compress(LINES))

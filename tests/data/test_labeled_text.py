@@ -47,7 +47,7 @@ def test_labels_are_ids_by_place():
 def test_a_file_or_a_folder_for_each_class(tmp_path):
     write(tmp_path / "train.neg", b"dull\r\nso so \n")
     write(tmp_path / "train.pos.gz", "très bon\n".encode())
-    corpus = LabeledFolder(tmp_path, LABELS)
+    corpus = LabeledFolder(tmp_path, ["neg", "pos"])
     examples = corpus.examples("train")
     assert pairs(examples) == [("dull", "neg"), ("so so", "neg"), ("très bon", "pos")]
     assert examples.cardinality() == 3

@@ -31,9 +31,8 @@ def _examples(lengths=LENGTHS):
         [*range(100 * n + 10, 100 * n + 9 + length), EOS_ID] for n, length in enumerate(lengths)
     ]
     sources = tf.ragged.constant(rows, dtype=tf.int32)
-    return rows, tf.data.Dataset.from_tensor_slices(
-        {"source": sources, "target": NoTarget().encode(tf.zeros(len(rows), tf.string))}
-    )
+    targets = tf.zeros([len(rows), 0], tf.int32)
+    return rows, tf.data.Dataset.from_tensor_slices({"source": sources, "target": targets})
 
 
 def _texts_of(batches):
@@ -170,10 +169,15 @@ def test_errors_name_the_place_and_the_fix(tmp_path):
         TextFolder(tmp_path, "de").examples("val")
     with pytest.raises(InputError, match="there is no folder"):
         TextFolder(tmp_path / "other")
-    with pytest.raises(InputError, match="row_length 30"):
+    with pytest.raises(InputError, match="row_length is 30"):
         TextStream(20, 30)
     for stride in (0, 21):
         with pytest.raises(InputError, match=f"stride is {stride}: give 1 to 20, the tokens"):
             TextStream(20, 20, stride=stride)
+    (tmp_path / "test.jsonl.gz").write_text('{"text": "a"}')
+    with pytest.raises(InputError, match=r"test.jsonl.gz is a table: give its texts"):
+        TextFolder(tmp_path).examples("test")
     with pytest.raises(InputError, match="there are no texts"):
         encode_texts([], None)
+    with pytest.raises(InputError, match="The tokenizer is a NoneType: give one of t2t_keras"):
+        encode_texts(["a"], None)

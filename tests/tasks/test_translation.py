@@ -213,7 +213,7 @@ def test_the_error_names_an_argument_that_is_not_a_list_of_strings(translator, t
 @pytest.mark.parametrize(("call", "message"), [
     (lambda t: t(["a", "b"], prefix=["c"]), "1 strings for 2 texts"),
     (lambda t: t.n_best(["a"], 5), "n is 5: give a whole number from 1 to beam_size, which"),
-    (lambda t: Translator(t.tokenizer, t.model), "The tokenizer is a Transformer: give the"),
+    (lambda t: Translator(t.tokenizer, t.model), "The tokenizer is a Transformer: give one"),
     (
         lambda t: Translator(Transformer(TransformerConfig.tiny(400)), t.tokenizer),
         "the model has 400 ids and the tokenizer 330",
