@@ -86,6 +86,11 @@ class TransformerLM(TrainableModel):
         if not isinstance(inputs, dict) or "target_ids" not in inputs:
             given = list(inputs) if isinstance(inputs, dict) else f"a {type(inputs).__name__}"
             raise InputError(f"inputs are {given}: give a dict of target_ids, [batch, length].")
+        if "source_ids" in inputs:
+            raise InputError(
+                "inputs have source_ids, which a language model does not read: give batches of "
+                "texts, as TextBuckets makes them."
+            )
         self.require_in_range(inputs)
         rows = sequences_of(inputs, "target")
         x = self._embed(inputs["target_ids"], rows)

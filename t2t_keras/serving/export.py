@@ -113,6 +113,11 @@ def export_saved_model(
     device = _checked_device(device)
     check_precision(precision, device)
     directory = os.path.abspath(local_path(directory))
+    if not isinstance(predictor, Predictor):
+        raise InputError(
+            f"predictor is a {type(predictor).__name__}: give a Translator, or another predictor, "
+            "of the model and its tokenizer."
+        )
     with new_version(directory) as folder, ops.made_for(device), contextlib.ExitStack() as stack:
         predictor = predictor.merged()
         if shortlist is not None:
@@ -350,7 +355,7 @@ def batching_parameters(device):
 
 def check_name(name):
     """Raises InputError for a model name that is invalid in the URL of a request."""
-    if not re.fullmatch(r"[\w.-]+", name, flags=re.ASCII):
+    if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name, flags=re.ASCII):
         raise InputError(
             f"name is {name!r}: give a model name of letters, digits, '.', '_' and '-'."
         )

@@ -119,6 +119,16 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
                     f"{self.model_type.__name__}, or a model that has "
                     f"{', '.join(self.model_attributes)}."
                 )
+        for other in PREDICTORS.values():
+            kinds = (
+                isinstance(self.model, other.model_type),
+                isinstance(self.model, self.model_type),
+            )
+            if kinds == (True, False):
+                raise InputError(
+                    f"The model is a {type(self.model).__name__}, the model of a "
+                    f"{other.__name__}: give a {self.model_type.__name__}."
+                )
         check_vocab_size(self.model, self.tokenizer)
 
     @property

@@ -173,6 +173,7 @@ def test_micro_batches_and_packed_rows_have_the_loss_of_the_whole():
     [
         (IDS, "give a dict of target_ids"),
         ({"source_ids": IDS}, "give a dict of target_ids"),
+        ({"source_ids": IDS, "target_ids": IDS}, "source_ids, which a language model does not"),
         ({"target_ids": IDS + 40}, "the vocabulary has 40 ids"),
         ({"target_ids": IDS[:, :0]}, "at least its end or start id"),
     ],

@@ -285,10 +285,14 @@ def test_the_config_files_are_what_the_server_parses(tmp_path):
     ({"precision": "int4"}, "precision is 'int4': choose one of float32, bfloat16, int8"),
     ({"device": "tpu"}, "device is 'tpu': choose cpu or gpu"),
     ({"name": "a/b"}, "name is 'a/b': give a model name"),
+    ({"name": None}, "name is None: give a model name"),
+    ({"predictor": tiny.model()}, "predictor is a Transformer: give a Translator"),
     ({"lines": "hello"}, "lines is the string 'hello': give a list of strings"),
     ({"signatures": (name for name in ["n_best", "best"])}, "there is no signature 'best'"),
 ])  # fmt: skip
 def test_mistakes_are_named_and_nothing_is_written(tmp_path, options, message):
     with pytest.raises(InputError, match=message):
-        export_saved_model(tiny.translator(), str(tmp_path / "1"), **options)
+        export_saved_model(
+            **{"predictor": tiny.translator(), "directory": tmp_path / "1"} | options
+        )
     assert not os.listdir(tmp_path)

@@ -8,8 +8,10 @@ import tensorflow as tf
 from t2t_keras.decoding import beam_search
 from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
+from t2t_keras.models.language_model import TransformerLM
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.ops import products
+from t2t_keras.tasks.generation import TextGenerator
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -218,6 +220,11 @@ def test_the_error_names_an_argument_that_is_not_a_list_of_strings(translator, t
         lambda t: Translator(Transformer(TransformerConfig.tiny(400)), t.tokenizer),
         "the model has 400 ids and the tokenizer 330",
     ),
+    (
+        lambda t: Translator(TransformerLM(TransformerConfig.tiny(330)), t.tokenizer),
+        "is a TransformerLM, the model of a TextGenerator: give a Transformer",
+    ),
+    (lambda t: TextGenerator(t.model, t.tokenizer), "model of a Translator: give a TransformerLM"),
 ])  # fmt: skip
 def test_mistakes_are_named(translator, call, message):
     with pytest.raises(InputError, match=message):
