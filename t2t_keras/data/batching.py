@@ -21,8 +21,10 @@ from t2t_keras.data.base_tokenizer import BOS_ID, PAD_ID
 from t2t_keras.data.shards import PAIRS_PER_SHARD, RaggedPairs
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
-from t2t_keras.settings import check_settings
+from t2t_keras.settings import Range
 from t2t_keras.types import Batch
+
+_SEED = Range(-(2**63), 2**63 - 1, whole=True)
 
 
 class Batcher(abc.ABC):
@@ -55,7 +57,7 @@ class Batcher(abc.ABC):
         """
         _require_no_debug_mode()
         if seed is not None:
-            seed = check_settings({"seed": seed})["seed"]
+            seed = _SEED.check("seed", seed)
         pairs = _token_pairs(examples, self).ragged_batch(PAIRS_PER_SHARD)
         shards = pairs.map(lambda *sides: self._fitting(RaggedPairs.from_ragged(*sides)))
         if seed is None:

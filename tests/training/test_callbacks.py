@@ -3,6 +3,7 @@
 import csv
 import os
 import signal
+import types
 
 import keras
 import numpy as np
@@ -223,6 +224,22 @@ def test_a_gradient_that_explodes_between_two_reports_stops_the_run_before_its_c
     with pytest.raises(InputError, match=r"norm became .* at step 3.*step_00000002"):
         tiny.fit(model, tiny.dataset_of(batches), 6, [guard, saving])
     assert checkpoints.steps() == [2]
+
+
+def test_the_time_left_is_that_of_the_steps_to_come_at_the_pace_since_the_first_report(
+    tmp_path, monkeypatch, caplog
+):
+    clock = [0.0]
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    pace = {0: 500.0, 1: 600.0, 2: 630.0, 3: 660.0}  # the graph is made in the first step
+    ticking = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: clock.__setitem__(0, pace[batch])
+    )
+    logger = ProgressLogger(2, 10, MetricsLog(tmp_path))
+    with caplog.at_level("INFO", logger="absl"):
+        tiny.fit(tiny.eager_model(), tiny.dataset(4), 4, [ticking, logger])
+    first, second = [text for text in caplog.messages if text.startswith("step ")]
+    assert "left" not in first and second.endswith("  left 0:03:00")  # 6 steps of 30 seconds
 
 
 def batches_with_nan(count=6):
