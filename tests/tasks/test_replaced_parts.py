@@ -57,7 +57,7 @@ def test_what_is_replaced_is_that_of_a_new_predictor(make, name, value, ask):
         lambda: ShortlistTranslator(tiny.translator(), shortlist()),
         "beam_size",
         131,
-        "with a shortlist give at most 130",
+        "with this shortlist give at most 130",
     ),
 ])  # fmt: skip
 def test_a_replacement_that_is_refused_changes_nothing(make, name, value, reason):

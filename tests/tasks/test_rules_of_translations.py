@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
+from t2t_keras.decoding.token_rules import rules_of
 from t2t_keras.errors import InputError
 from tests.tasks import tiny
 
@@ -51,9 +52,9 @@ def test_every_way_to_translate_follows_the_settings():
 def test_without_rules_the_model_is_searched_as_it_is():
     off = {"no_repeat_ngram_size": 0, "min_target_length": 0, "repetition_penalty": 1}
     for settings in ({}, off):
-        assert not tiny.translator(**settings).settings.token_rules(eos_id=1)
+        assert not rules_of(tiny.translator(**settings).settings, eos_id=1)
     for name, value in RULES.items():
-        assert len(tiny.translator(**{name: value}).settings.token_rules(eos_id=1)) == 1
+        assert len(rules_of(tiny.translator(**{name: value}).settings, eos_id=1)) == 1
 
 
 def test_a_minimum_that_no_translation_can_have_is_refused():
