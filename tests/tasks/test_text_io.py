@@ -144,3 +144,15 @@ def test_odd_lines_keep_their_count(parallel, translator):
     lines = [*tiny.ODD, "", "\n", "a\rb"]
     found = list(map_by_length(translator, lines, batch_size=2, num_parallel_batches=parallel))
     assert found == translator(lines)
+
+
+def test_a_prefix_is_kept_up_to_the_limit_and_cut_one_token_beyond():
+    reader, tokenizer = tiny.translator(max_source_length=9).targets, tiny.tokenizer()
+    texts = tf.constant([("xq" * reader.limit)[:n] for n in range(2 * reader.limit)])
+    ids = tokenizer.encode(texts)
+    lengths = ids.row_lengths().numpy().tolist()
+    rows = [lengths.index(reader.limit + more) for more in (0, 1)]
+    found, truncated = reader.encode_prefix(tf.gather(texts, rows))
+    assert truncated.numpy().tolist() == [False, True]
+    whole, longer = (ids[row].numpy().tolist() for row in rows)
+    assert found.to_list() == [whole, longer[:-1]]
