@@ -325,9 +325,7 @@ class Decoder(ConfiguredLayer):
         for layer in self.layers:
             x, *weights = layer(x, memory, self_view, cross_view, return_attention_weights=True)
             all_weights.append(weights)
-        self_weights, cross_weights = (
-            tf.stack(weights, axis=1) for weights in zip(*all_weights, strict=True)
-        )
+        self_weights, cross_weights = (tf.stack(w, axis=1) for w in zip(*all_weights, strict=True))
         x = self.final_norm(x)
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
