@@ -157,7 +157,11 @@ def _draw(logits, uniforms, top_k, top_p):
     top_k = tf.where(top_k > 0, tf.minimum(top_k, vocab), vocab)
     is_restricted = (top_k < vocab) | (top_p < 1)  # [batch]
     # A sentence is drawn by its own settings alone, whatever the others of its batch ask for.
-    drawn = _draw_index(tf.nn.softmax(logits), uniforms)
+    drawn = tf.cond(
+        tf.reduce_all(is_restricted),
+        lambda: tf.zeros_like(uniforms, tf.int32),
+        lambda: _draw_index(tf.nn.softmax(logits), uniforms),
+    )
 
     def draw_likely():
         most = tf.reduce_max(tf.where(is_restricted, top_k, 1))
