@@ -336,6 +336,8 @@ def run(main, gpu=True, headings=None):
             main()
         except InputError as error:
             _fail(error)
+        except BrokenPipeError:
+            raise
         except OSError as error:
             _fail(f"{error}{_ADVICE.get(error.errno, '')}")
         except devices.LOST_WORKER as error:
@@ -350,6 +352,8 @@ def run(main, gpu=True, headings=None):
         app.run(guarded, flags_parser=functools.partial(_parse, headings=headings))
     except KeyboardInterrupt:
         _fail("interrupted.")
+    except BrokenPipeError:  # whoever reads the output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _prepare_process():
@@ -372,7 +376,7 @@ def _prepare_process():
 
 def _parse(arguments, headings=None):
     if help.is_asked(arguments):
-        print(help.text(headings))
+        print(help.text(headings), flush=True)
         sys.exit()
     try:
         others = ("--config.data.tfds=", "--config.data.corpora=")

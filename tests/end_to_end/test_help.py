@@ -1,5 +1,6 @@
 """--help of every command explains every flag that the command takes."""
 
+import os
 import re
 import runpy
 import subprocess
@@ -80,3 +81,12 @@ def test_help_is_printed_without_tensorflow():
     assert list(explained_flags(done.stdout))[:4] == ["workdir", "saved_model", "input", "output"]
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert not imported & {"tensorflow", "keras", "numpy"}
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)  # as `head` does
+    command = [sys.executable, "-m", "pipelines.train", "--help"]
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
