@@ -48,13 +48,14 @@ def given(holders):
     return {name: holder.value for name, holder in holders.items() if holder.value is not None}
 
 
-def define_decoding(without=()):
+def define_decoding(without=(), ensembles=True):
     """Defines --checkpoint, and flags of all settings of searches and of kNN-MT.
 
     They are the fields of config.decode and config.knn, and `max_source_length`.
 
     Args:
         without: names of fields that the command does not use.
+        ensembles: whether --checkpoint may name several models.
 
     Returns:
         {name: `FlagHolder`}; the names are arguments of `load_predictor`.
@@ -67,23 +68,21 @@ def define_decoding(without=()):
         "Maximum number of source tokens, the end token counted; longer sources are truncated, "
         "with a warning; learned positions may lower it.",
     )
-    return {
-        "checkpoint": define_checkpoint(
+    if ensembles:
+        checkpoint = define_checkpoint(
             "Several, separated by commas, form an ensemble; a folder of another run with the "
             "same vocabulary means its newest weights.",
             several=True,
-        ),
-        "ensemble_mean": flags.DEFINE_enum(
-            "ensemble_mean",
-            None,
-            ENSEMBLE_MEANS,
-            "Values of the models that an ensemble averages; default: probabilities.",
-        ),
-        **{
-            name: define_setting(name, field._replace(default=None), "; default: the config's")
-            for name, field in fields.items()
-            if name not in without
-        },
+        )
+        text = "Values of the models that an ensemble averages; default: probabilities."
+        mean = flags.DEFINE_enum("ensemble_mean", None, ENSEMBLE_MEANS, text)
+        models = {"checkpoint": checkpoint, "ensemble_mean": mean}
+    else:
+        models = {"checkpoint": define_checkpoint()}
+    return models | {
+        name: define_setting(name, field._replace(default=None), "; default: the config's")
+        for name, field in fields.items()
+        if name not in without
     }
 
 

@@ -51,7 +51,7 @@ ALIGN_LAYER = flags.DEFINE_integer(
     "Decoder layer whose cross-attention aligns, counted from 1; default: the last.",
     1,
 )
-DECODING = app.define_decoding(without=("protected_pattern",))
+DECODING = app.define_decoding(without=("protected_pattern",), ensembles=False)
 LANGUAGES = app.define_languages()
 override_data = app.define_data_fields()
 
@@ -94,12 +94,8 @@ def load_translator(workdir):
     """Returns the `Translator` of a `Workdir`, with the search that the flags choose.
 
     Raises:
-        InputError: if the workdir holds a run of another task, or there are several checkpoints.
+        InputError: if the workdir holds a run of another task.
     """
-    if len(DECODING["checkpoint"].value or ()) > 1:
-        raise InputError(
-            "--checkpoint has several models, and each has its own attention: give one."
-        )
     task = workdir.load_config().task
     if task != "translation":
         raise InputError(

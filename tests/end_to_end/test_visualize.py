@@ -58,7 +58,8 @@ def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
 
 @pytest.mark.parametrize(("flags", "message"), [
     ([], "nothing to show: give --sentence, --split, or --source and --reference"),
-    (["--sentence=one two", "--checkpoint=a,b"], "--checkpoint has several models, and each"),
+    (["--sentence=one two", "--checkpoint=a,b"], "There is no checkpoint a,b: give one of"),
+    (["--sentence=one two", "--ensemble_mean=logits"], "Unknown command line flag 'ensemble_mean'"),
     (["--sentence=one two", "--word=three"], "--word is 'three': give one of the pieces"),
     (["--sentence=one two", "--layer=2"], "--layer is 2: give 1 to 1, a layer of the encoder"),
 ])  # fmt: skip
