@@ -355,32 +355,6 @@ def int8_matmul(x, operand, constant=True):
     return operation.outputs[0]
 
 
-_EXECUTOR = "SINGLE_THREADED_EXECUTOR"
-
-
-def loop_of_functions(make_loop):
-    """Returns what make_loop() returns of a `tf.while_loop`, whose steps run as a function.
-
-    TensorFlow turns a loop into Merge, Switch and NextIteration nodes for each of its tensors, some
-    470 in a search, and its executor visits them at every step. A function that one thread runs has
-    none. oneDNN's rewriting of a graph does not reach it: products in float32 would be slower.
-    Test: tests/ops/test_int8.py::test_loops_of_steps_in_int8_run_as_functions.
-
-    Args:
-        make_loop: function without arguments, inside a graph.
-    """
-    with context.function_executor_type(_EXECUTOR):  # conditions inside are no such nodes either
-        outputs = make_loop()
-    loop = tf.nest.flatten(outputs)[0].op
-    while loop.type == "Identity":
-        loop = loop.inputs[0].op
-    for name in ("cond", "body"):
-        function = loop.get_attr(name)
-        function.attr["_executor"].s = _EXECUTOR.encode()
-        loop._set_attr(name, AttrValue(func=function))
-    return outputs
-
-
 _OPTIONS = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=2**25)
 """32 MiB, 6 packs of the paper's base model: the sum of the last layers' gradients overlaps with
 the backward pass of the first ones. TensorFlow's default is one pack of all."""

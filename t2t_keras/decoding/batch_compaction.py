@@ -109,9 +109,7 @@ def while_loop(unfinished, body, state, shapes=None):
         tf.nest.map_structure(lambda x, shape: x.set_shape(shape), state, shapes)
         return (state,)
 
-    return ops.loop(
-        lambda: tf.while_loop(unfinished, shaped_body, (state,), shape_invariants=(shapes,))
-    )[0]
+    return tf.while_loop(unfinished, shaped_body, (state,), shape_invariants=(shapes,))[0]
 
 
 def loop_shapes(state, any_batch=False):

@@ -33,7 +33,6 @@ from t2t_keras.ops.products import (
     in_int8,
     logits,
     lookup,
-    loop,
     matmul,
     merged_kernel,
     partial_logits,

@@ -36,7 +36,6 @@ import math
 
 import tensorflow as tf
 
-from t2t_keras import keras_compat
 from t2t_keras.ops import int8
 from t2t_keras.ops.indices import to_index
 from t2t_keras.ops.trace import fast_forms, options, traced_with
@@ -90,11 +89,6 @@ def transpose(x, order):
     return _products().transpose(x, order)
 
 
-def loop(make_loop):
-    """Returns make_loop(), the outputs of a `tf.while_loop`, in the form that is fastest for it."""
-    return _products().loop(make_loop)
-
-
 def _products():
     return options().products or Products()
 
@@ -127,9 +121,6 @@ class Products:
 
     def transpose(self, x, order):
         return tf.transpose(x, order)
-
-    def loop(self, make_loop):
-        return make_loop()
 
     def of_steps(self, matrices, output_matrices, dtype, precompute):
         """Returns the `StepProducts` of a search; arguments as for `with_step_products`."""
@@ -351,6 +342,3 @@ class Int8StepProducts(StepProducts, Int8Products):
         held = ((variable, table.get(variable)) for variable in variables)
         super().__init__((variable, int8.multiplier(m)) for variable, m in held if m)
         self._matrices = table
-
-    def loop(self, make_loop):
-        return keras_compat.loop_of_functions(make_loop)

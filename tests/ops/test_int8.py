@@ -112,41 +112,6 @@ def test_a_trace_in_int8_multiplies_with_the_matrices_it_names_and_no_others():
     assert kinds.count(keras_compat.INT8_PRODUCT) == 2 * 2
 
 
-def test_loops_of_steps_in_int8_run_as_functions():
-    """A condition inside stays one: their executor has no nodes for other ones."""
-    kernel = keras.Variable(normal(16, 16))
-    named = [(kernel, variables(np.transpose(kernel)))]
-    x = normal(3, 16)
-
-    def steps(x):
-        def body(i, x):
-            y = ops.matmul(x, kernel)
-            return i + 1, tf.cond(i < 1, lambda: y, lambda: -y)
-
-        return ops.loop(lambda: tf.while_loop(lambda i, x: i < 2, body, (0, x)))[1]
-
-    @tf.function(autograph=False)
-    def both(x):
-        with ops.in_int8(named):
-            outside = steps(x)
-            with ops.with_step_products(matrices=[(kernel,)], output_matrices=[], dtype="float32"):
-                return outside, steps(x)
-
-    outside, inside = both(tf.constant(x))
-    np.testing.assert_array_equal(inside, outside)
-    np.testing.assert_allclose(
-        inside, -expected(expected(x, np.transpose(kernel)), np.transpose(kernel)), 1e-4
-    )
-    graph = both.get_concrete_function(tf.constant(x)).graph.as_graph_def()
-    loops = [node.attr for node in graph.node if node.op.endswith("While")]
-    executors = [
-        {name: loop[name].func.attr["_executor"].s for name in ("cond", "body")} for loop in loops
-    ]
-    single = b"SINGLE_THREADED_EXECUTOR"
-    assert executors == [{"cond": b"", "body": b""}, {"cond": single, "body": single}]
-    assert [loop["_lower_using_switch_merge"].b for loop in loops] == [True, False]
-
-
 # Every CPU ----------------------------------------------------------------------------------------
 
 

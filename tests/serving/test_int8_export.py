@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -48,6 +49,23 @@ def exported(tmp_path_factory):
 @pytest.fixture(scope="module")
 def loaded(exported):
     return tf.saved_model.load(str(exported[1]))
+
+
+def test_more_requests_than_threads_are_answered_side_by_side(loaded):
+    """Loops whose steps run as functions of one thread waited for each other for ever."""
+    texts = tf.constant([*tiny.ODD, "one two"])
+    found = []
+
+    def ask():
+        found.append(loaded.signatures["n_best"](text=texts)["translations"].numpy().tolist())
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(2 * os.cpu_count() + 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert len(found) == len(threads)
+    assert all(answer == found[0] for answer in found)
 
 
 def variables_of(folder):
