@@ -229,7 +229,7 @@ def test_versions_count_up_and_are_never_overwritten(tmp_path):
     (tmp_path / "9" / "saved_model.pb").touch()
     for directory in (tmp_path / "9", tmp_path):
         with pytest.raises(InputError, match=f"exists already: export to {tmp_path}/11 instead"):
-            export_saved_model(None, str(directory))
+            export_saved_model(tiny.translator(), str(directory))
 
 
 def test_of_two_parallel_exports_the_first_one_keeps_the_number(tmp_path):
