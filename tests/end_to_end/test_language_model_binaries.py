@@ -224,7 +224,7 @@ def test_mistakes_are_named_before_anything_is_done(config, part, field, value, 
 
 def test_a_stream_needs_a_batch_of_a_row(config):
     config.data.update(rows="stream", max_length=5_000)
-    with pytest.raises(InputError, match="row_length 5000 must be at least 1"):
+    with pytest.raises(InputError, match="row_length is 5000: give at most tokens_per_batch"):
         experiment.check(config)
 
 
