@@ -322,7 +322,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         positions = positions_of(length, sequences)
         return View(mask, positions, distances(positions, positions))
 
-    def step_view(self, beam_history: tf.Tensor, num_steps: tf.Tensor) -> View:
+    def step_view(self, beam_history, num_steps: tf.Tensor) -> tuple[tf.Tensor, View]:
         """Begins a step: each hypothesis takes its own beam's slot in the KV cache.
 
         Args:
