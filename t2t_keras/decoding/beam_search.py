@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.decoding.batch_compaction import SearchLoop
+from t2t_keras.decoding.constraints import Constraint
 from t2t_keras.decoding.hypotheses import (
     NEG_INF,
     Hypotheses,
@@ -124,7 +125,7 @@ def beam_search(
         length_penalty=LengthPenalty.of(length_penalty),
         n_best_patience=n_best_patience,
         stopping_length_ratio=stopping_length_ratio,
-        constraint=constraint,
+        constraint=constraint or Constraint(),
         records=records,
     )
     if prefix_ids is None:
@@ -178,7 +179,7 @@ class _BeamSearch:
     length_penalty: LengthPenalty
     n_best_patience: float | None
     stopping_length_ratio: float | None
-    constraint: Any
+    constraint: Constraint
     records: Any
 
     def initial_state(self, bos_ids, max_lengths, prefix_ids, model_state):
@@ -201,9 +202,7 @@ class _BeamSearch:
             max_lengths=max_lengths,
             prefix_ids=prefix_ids,
             model_state=model_state,
-            constraint_state=(
-                () if self.constraint is None else self.constraint.initial_state(self.beams)
-            ),
+            constraint_state=self.constraint.initial_state(self.beams),
         )
 
     def advance(self, state):
@@ -234,9 +233,7 @@ class _BeamSearch:
             tokens, ends, candidates, length, state.constraint_state
         )
         model_state = self.reorder(model_state, _int32(parents))
-        constraint_state = state.constraint_state
-        if self.constraint is not None:
-            constraint_state = self.constraint.advance(newest_ids, parents, constraint_state)
+        constraint_state = self.constraint.advance(newest_ids, parents, state.constraint_state)
         # 5. Sentences that were done keep their hypotheses.
         live, finished = _freeze(state.done, (live_before, finished_before), (live, finished))
         # 6. Sentences that nothing can improve are done.
@@ -260,10 +257,7 @@ class _BeamSearch:
         logits = tf.ensure_shape(logits, [None, static_vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
         # [batch · beams, k], [batch · beams, k], [batch · beams, 1]
-        if self.constraint is None:
-            top, ids, normalizer = ops.top_k_log_softmax(logits, k)
-        else:
-            top, ids, normalizer = self.constraint.top_k(logits, k, state.constraint_state)
+        top, ids, normalizer = self.constraint.top_k(logits, k, state.constraint_state)
         k = ids.shape[1]  # more where a constraint adds some
         # [batch, beams, k]
         top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.to_index(ids)))
@@ -278,12 +272,10 @@ class _BeamSearch:
         totals = tf.reshape(totals, [-1, beams * k])  # [batch, beams · k]
         ids = tf.reshape(ids, [-1, beams * k])
         count = min(2 * beams, beams * k)
-        if self.constraint is None:
-            log_probabilities, index = tf.math.top_k(totals, count)  # [batch, 2 · beams]
-        else:
-            log_probabilities, index = self.constraint.select(
-                totals, ids, count, state.constraint_state
-            )
+        # [batch, 2 · beams]
+        log_probabilities, index = self.constraint.select(
+            totals, ids, count, state.constraint_state
+        )
         index = ops.to_index(index)  # in beams · k
         ids = tf.gather(ids, index, batch_dims=1)
         return _Candidates(ids, index // k, log_probabilities)
@@ -313,12 +305,9 @@ class _BeamSearch:
         Arguments as for `keep_finished`; constraint_state is the constraint's own.
         """
         log_probabilities = tf.where(ends, NEG_INF, candidates.log_probabilities)
-        if self.constraint is None:
-            log_probabilities, index = tf.math.top_k(log_probabilities, self.beams)
-        else:
-            log_probabilities, index = self.constraint.keep(
-                log_probabilities, candidates, self.beams, constraint_state
-            )  # [batch, beams]
+        log_probabilities, index = self.constraint.keep(
+            log_probabilities, candidates, self.beams, constraint_state
+        )  # [batch, beams]
         newest_ids, parents, (ids, records) = gather_beams(
             (candidates.ids, candidates.parents, tokens), index
         )
