@@ -331,7 +331,7 @@ def encode_with_eos(texts: Array | list[bytes], tokenizer: Encoder) -> tf.Ragged
         RaggedTensor int32 `[batch, (length)]`.
 
     Raises:
-        InputError: if `tokenizer` is none.
+        InputError: if `tokenizer` has not both.
     """
     require_tokenizer(tokenizer)
     texts = tf.strings.regex_replace(texts, r"[\r\n]+$", "")

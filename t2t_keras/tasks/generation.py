@@ -19,12 +19,10 @@ from t2t_keras.models.language_model import TransformerLM
 from t2t_keras.settings import documented
 from t2t_keras.tasks.given_translations import Scores, log_prob
 from t2t_keras.tasks.requests import SAMPLING, TEXT, RequestKind, ranked
-from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.search import EARLY_STOPS, SearchPredictor
 from t2t_keras.tasks.search_settings import GeneratorSettings
 from t2t_keras.tasks.text_io import Reader
 from t2t_keras.types import Texts
-
-_PATIENCE, _LENGTH_RATIO = 2, 1.5  # as for translations
 
 
 class Generation(NamedTuple):
@@ -286,10 +284,7 @@ class TextGenerator(SearchPredictor):
 
     def continue_texts(self, texts: tf.Tensor, n_best: int = 1) -> _Continuations:
         """Returns the `_Continuations` [batch, n_best] of prompts, string [batch], by a search."""
-
-        return self._continue(
-            texts, n_best=n_best, n_best_patience=_PATIENCE, stopping_length_ratio=_LENGTH_RATIO
-        )
+        return self._continue(texts, n_best=n_best, **EARLY_STOPS)
 
     def draw(
         self,
@@ -305,7 +300,6 @@ class TextGenerator(SearchPredictor):
             seeds: int32 [batch, 2].
             temperature, top_k, top_p: float32, int32, float32 [batch], see `decoding.sample`.
         """
-
         return self._continue(
             texts, draws=True, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p
         )
@@ -313,7 +307,6 @@ class TextGenerator(SearchPredictor):
     def score_texts(self, texts: tf.Tensor) -> tuple[Scores, tf.Tensor]:
         """Returns the `Scores` of texts, string [batch], and bool [batch], whether truncated."""
         encoded = Reader(self.tokenizer, self.max_text).encode(texts)
-
         inputs = {"target_ids": shift_right(encoded.ids, self.tokenizer.bos_id)}
         return self._scores(inputs, encoded.ids, ops.is_token(encoded.ids)), encoded.truncated
 

@@ -23,7 +23,7 @@ from t2t_keras.tasks.protection import (
     put_terms,
 )
 from t2t_keras.tasks.results import TranslationBatch
-from t2t_keras.tasks.search import SearchPredictor
+from t2t_keras.tasks.search import EARLY_STOPS, SearchPredictor
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import TermIndex
 from t2t_keras.tasks.text_io import Reader, refuse_languages
@@ -32,14 +32,8 @@ from t2t_keras.tasks.translated_tokens import describe_tokens
 _TEXTS, _IDS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
 _COUNT = tf.TensorSpec([], tf.int32)
 
-_N_BEST_PATIENCE = 2
-"""An n-best search ends after this many times the steps of the best hypothesis."""
-
 _SHORTEST_SOURCE = 7
 """Tokens of a source with room for any character: its language, a space, four bytes, the end."""
-
-_STOPPING_LENGTH_RATIO = 1.5
-"""A search does not wait for hypotheses longer than this many times the best finished one."""
 
 
 class GraphTranslator(SearchPredictor):
@@ -500,12 +494,7 @@ class GraphTranslator(SearchPredictor):
     @property
     def _stops(self):
         """The arguments of `beam_search` by which a search ends early, a dict."""
-        if self.settings.exhaustive:
-            return {}
-        return {
-            "n_best_patience": _N_BEST_PATIENCE,
-            "stopping_length_ratio": _STOPPING_LENGTH_RATIO,
-        }
+        return {} if self.settings.exhaustive else EARLY_STOPS
 
     @property
     def _penalty(self):

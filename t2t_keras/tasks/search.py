@@ -1,4 +1,4 @@
-"""Common parts of `Translator` and `Parser`: n-best lists, beam search and sampling."""
+"""Common parts of predictors that search: n-best lists, beam search and sampling."""
 
 import dataclasses
 import functools
@@ -22,6 +22,10 @@ from t2t_keras.tasks.text_io import as_str
 PLAIN_CALLS = 100
 """Calls of a predictor on a GPU before XLA compiles its searches: fewer do not repay the compiling.
 BUILD_NOTES.md has the measurement."""
+
+EARLY_STOPS = {"n_best_patience": 2, "stopping_length_ratio": 1.5}
+"""Arguments of `beam_search`: an n-best search ends after twice the steps of the best hypothesis,
+and no search waits for hypotheses longer than 1.5 times the best finished one."""
 
 
 @dataclasses.dataclass
