@@ -23,14 +23,14 @@ def get_config():
     )
     config.train.update(
         optimizer="muon",
-        steps=2_200,
+        steps=2_600,
         warmup_steps=150,
         decay_fraction=0.9,
         learning_rate_scale=0.7,
         micro_batches=2,
         parallel_micro_batches=2,  # each with cores // 2 threads
         log_every=100,
-        validate_every=2_200,
+        validate_every=2_600,
         validation_sentences=200,
         checkpoint_every=50,
         checkpoint_minutes=0.0,
