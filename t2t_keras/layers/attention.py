@@ -9,6 +9,7 @@ rows of ids, and is kept in a `View`. Masks are bool, True where attention is al
 against attention scores [batch, heads, query, key].
 """
 
+import inspect
 from typing import Any, NamedTuple
 
 import keras
@@ -45,6 +46,46 @@ class KeyValue(NamedTuple):
 
     key: tf.Tensor  # [batch, heads, key, key_dim]
     value: tf.Tensor  # [batch, heads, key, value_dim]
+
+
+class Sequences(NamedTuple):
+    """Padding, packed sequences and positions of rows of ids; attention masks follow from it.
+
+    Example:
+        >>> rows = layers.Sequences(segments=tf.constant([[1, 1, 2, 2, 2, 0]]))
+        >>> layers.MultiHeadSelfAttention(num_heads=4, key_dim=8)(tf.ones([1, 6, 32]), rows).shape
+        TensorShape([1, 6, 32])
+    """
+
+    mask: tf.Tensor | None = None  # bool [batch, length], False on padding; None: no padding
+    # int32 [batch, length], the number of each position's sequence, from 1; 0 on padding
+    segments: tf.Tensor | None = None
+    # integers, broadcastable to [batch, length], each within its sequence; None: 0, 1, 2, …
+    positions: tf.Tensor | None = None
+
+    @classmethod
+    def of(cls, x: tf.Tensor, mask: "Array | Sequences | None", name: str = "x") -> "Sequences":
+        """Returns the `Sequences` of rows x [batch, length, ...], or makes them from their mask.
+
+        Raises:
+            InputError: for another type, or for rows of another shape than x.
+        """
+        # A loaded functional model has made a list of them.
+        is_list = isinstance(mask, (tuple, list)) and not isinstance(mask, View)
+        if is_list and len(mask) == 3 and all(f is None or hasattr(f, "shape") for f in mask):
+            mask, segments, positions = mask
+        elif mask is None or is_list or hasattr(mask, "shape"):
+            segments = positions = None
+        else:
+            raise InputError(
+                f"the mask of {name} is a {type(mask).__name__}: give bool [batch, length], False "
+                "on padding, or layers.Sequences."
+            )
+        return cls(
+            value_checks.row_mask("mask", mask, x, name),
+            value_checks.row_integers("segments", segments, x, name),
+            value_checks.row_integers("positions", positions, x, name, broadcast=True),
+        )
 
 
 class View(NamedTuple):
@@ -166,7 +207,31 @@ class ScaledDotProductAttention(SequenceLayer):
         }
 
 
-class MultiHeadAttention(HasFastForms, SequenceLayer):
+class MaskedLayer(SequenceLayer):
+    """A layer whose `call` takes one mask of each side: a Keras mask, `Sequences` or a `View`."""
+
+    masks = {"mask": "sequences"}  # noqa: RUF012  {name: earlier name, of older code and files}
+
+    def __call__(self, *args, **kwargs):
+        names = list(inspect.signature(self.call).parameters)
+        if any(x not in names or old in names for x, old in self.masks.items()):  # of a subclass
+            return super().__call__(*args, **kwargs)
+        first = names.index(next(iter(self.masks)))
+        args, given = args[:first], args[first:]
+        if len(given) > len(self.masks):
+            raise TypeError(f"{len(given)} masks are given by position: give {', '.join(names)}.")
+        by_position = dict(zip(self.masks, given, strict=False))
+        for name, earlier in self.masks.items():
+            forms = by_position.get(name), kwargs.pop(earlier, None), kwargs.pop(name, None)
+            value = next((form for form in forms if form is not None), None)
+            if name == "mask" and isinstance(value, tuple):  # no mask that Keras could hand on
+                args = (*args, value)
+            elif value is not None:
+                kwargs[name] = value
+        return super().__call__(*args, **kwargs)
+
+
+class MultiHeadAttention(HasFastForms, MaskedLayer):
     """MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O (section 3.2.2); base of both kinds.
 
     Args:
@@ -266,9 +331,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     Call arguments:
         x: [batch, length, model_dim].
-        sequences: `Sequences` of the rows, or the `View` of them; None: one sequence a row.
-        mask: bool [batch, length], False on padding, if `sequences` is None; None: no padding.
-            Keras passes the mask of x.
+        mask: bool [batch, length], False on padding; None: no padding. Keras passes the mask of x.
+            Rows of several sequences give `Sequences`, and a stack gives the `View` of its layers.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -302,20 +366,19 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             self.positions.build((None, self.num_heads, None, self.key_dim))
         self.build_attention(model_dim)
 
-    def call(self, x: tf.Tensor, sequences=None, mask=None, return_attention_weights=False) -> Any:
-        view = self.view(x, sequences, mask)
+    def call(self, x: tf.Tensor, mask=None, *, return_attention_weights=False) -> Any:
+        view = self.view(x, mask)
         query, key_value = self.project(x, view.positions)  # [batch, heads, length, width] each
         y, weights = self.attend(query, *key_value, view)
         return (y, weights) if return_attention_weights else y
 
-    def view(self, x: tf.Tensor, sequences=None, mask: tf.Tensor | None = None) -> View:
-        """Returns the `View` of rows, which a stack makes once.
+    def view(self, x: tf.Tensor, mask=None) -> View:
+        """Returns the `View` of rows x, which a stack makes once; `mask` is as for a call."""
+        is_view = isinstance(mask, View)
+        return mask if is_view else self.make_view(tf.shape(x)[1], Sequences.of(x, mask))
 
-        Arguments are as for a call; a `View` is returned unchanged.
-        """
-        if isinstance(sequences, View):
-            return sequences
-        sequences, length = Sequences.of(x, sequences, mask), tf.shape(x)[1]
+    def make_view(self, length: tf.Tensor, sequences: Sequences) -> View:
+        """Returns the `View` of rows of a length, int32 []."""
         mask = attention_mask(sequences, sequences, length if self.causal else None)
         if self.positions is None:  # those of the paper are added to the embedded tokens
             return View(mask)
@@ -407,10 +470,9 @@ class MultiHeadCrossAttention(MultiHeadAttention):
     Call arguments:
         x: [batch, target, model_dim], from which queries are projected.
         memory: [batch, source, model_dim], from which keys and values are projected.
-        target, source: `Sequences` of their rows, or as source the `View`; None: one sequence a
-            row.
-        memory_mask: bool [batch, source], False on padding, if `source` is None; None: no padding.
-            Keras passes the mask of memory.
+        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding; None: no
+            padding. Keras passes the masks of x and memory. Rows of several sequences give
+            `Sequences` of both, and a stack gives the `View` of the memory as memory_mask.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -421,6 +483,8 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         >>> layers.MultiHeadCrossAttention(num_heads=4, key_dim=8)(x, memory).shape
         TensorShape([2, 5, 32])
     """
+
+    masks = {"x_mask": "target", "memory_mask": "source"}  # noqa: RUF012
 
     def build(self, x_shape: Shape, memory_shape: Shape | None = None) -> None:
         model_dim, memory_dim = x_shape[-1], (memory_shape or x_shape)[-1]
@@ -436,21 +500,21 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         self.build_attention(model_dim)
 
     def call(
-        self, x, memory, target=None, source=None, memory_mask=None, return_attention_weights=False
+        self, x, memory, x_mask=None, memory_mask=None, *, return_attention_weights=False
     ) -> Any:
-        view = self.view(x, memory, target, source, memory_mask)
+        view = self.view(x, memory, x_mask, memory_mask)
         query = self.split_heads(self.query_projection(x))  # [batch, heads, target, key_dim]
         y, weights = self.attend(query, *self.project_memory(memory), view)
         return (y, weights) if return_attention_weights else y
 
-    def view(self, x, memory: tf.Tensor, target=None, source=None, memory_mask=None) -> View:
-        """Returns the `View` of the memory; arguments as for a call, a `View` is unchanged."""
-        if isinstance(source, View):
-            return source
+    def view(self, x: tf.Tensor, memory: tf.Tensor, x_mask=None, memory_mask=None) -> View:
+        """Returns the `View` of the memory; masks are as for a call."""
+        if isinstance(memory_mask, View):
+            return memory_mask
         require_rows(memory, "memory")
-        queries, keys = Sequences.of(x, target), Sequences.of(memory, source, memory_mask, "memory")
+        queries, keys = Sequences.of(x, x_mask), Sequences.of(memory, memory_mask, "memory")
         if (queries.segments is None) != (keys.segments is None):
-            raise InputError("target and source: give segments of both, or of neither.")
+            raise InputError("x and memory: give Sequences with segments for both, or for neither.")
         return View(attention_mask(queries, keys))
 
     def project_memory(self, memory: tf.Tensor) -> KeyValue:
@@ -468,42 +532,6 @@ class MultiHeadCrossAttention(MultiHeadAttention):
 
 
 # Masks -------------------------------------------------------------------------------------------
-
-
-class Sequences(NamedTuple):
-    """Padding, packed sequences and positions of rows of ids; attention masks follow from it.
-
-    Example:
-        >>> rows = layers.Sequences(segments=tf.constant([[1, 1, 2, 2, 2, 0]]))
-        >>> layers.MultiHeadSelfAttention(num_heads=4, key_dim=8)(tf.ones([1, 6, 32]), rows).shape
-        TensorShape([1, 6, 32])
-    """
-
-    mask: tf.Tensor | None = None  # bool [batch, length], False on padding; None: no padding
-    # int32 [batch, length], the number of each position's sequence, from 1; 0 on padding
-    segments: tf.Tensor | None = None
-    # integers, broadcastable to [batch, length], each within its sequence; None: 0, 1, 2, …
-    positions: tf.Tensor | None = None
-
-    @classmethod
-    def of(cls, x: tf.Tensor, sequences, mask=None, name: str = "x") -> "Sequences":
-        """Returns the given `Sequences` of rows x, or else `Sequences` made from their mask."""
-        if sequences is None:
-            return cls(value_checks.row_mask("mask", mask, x, name))
-        # A loaded functional model has made a list of them.
-        is_named = isinstance(sequences, (tuple, list)) and not isinstance(sequences, View)
-        fields = sequences if is_named else ()
-        if len(fields) != 3 or not all(x is None or hasattr(x, "shape") for x in fields):
-            raise InputError(
-                f"a {type(sequences).__name__} is given as the Sequences of rows: give a mask by "
-                "its name, mask= (memory_mask= for a memory), or layers.Sequences(mask)."
-            )
-        mask, segments, positions = sequences
-        return cls(
-            value_checks.row_mask("mask", mask, x, name),
-            value_checks.row_integers("segments", segments, x, name),
-            value_checks.row_integers("positions", positions, x, name, broadcast=True),
-        )
 
 
 def padding_mask(mask: Array | None) -> tf.Tensor | None:

@@ -15,8 +15,15 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
-from t2t_keras.layers.attention import KeyValue, Sequences, View, padding_mask
-from t2t_keras.layers.basic import Dropout, SequenceLayer, parts_of
+from t2t_keras.layers.attention import (
+    KeyValue,
+    MaskedLayer,
+    MultiHeadCrossAttention,
+    Sequences,
+    View,
+    padding_mask,
+)
+from t2t_keras.layers.basic import Dropout, parts_of
 from t2t_keras.layers.value_checks import Limit, require_sequences
 from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
@@ -24,8 +31,10 @@ from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.types import Array, Shape
 
 
-class ConfiguredLayer(SequenceLayer):
+class ConfiguredLayer(MaskedLayer):
     """A layer that is described by a `TransformerConfig`, or by its fields as a dict."""
+
+    masks = {"mask": "source"}  # noqa: RUF012
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -58,9 +67,8 @@ class EncoderLayer(ConfiguredLayer):
 
     Call arguments:
         x: [batch, source, model_dim].
-        source: `Sequences` of the rows, or the `View` of them; None: one sequence a row.
-        mask: bool [batch, source], False on padding, if `source` is None; None: no padding.
-            Keras passes the mask of x.
+        mask: bool [batch, source], False on padding, `Sequences` or `View`; see
+            `MultiHeadSelfAttention`. Keras passes the mask of x.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -94,9 +102,9 @@ class EncoderLayer(ConfiguredLayer):
         self.feed_forward.build(input_shape)
         self.feed_forward_residual.build(input_shape)
 
-    def call(self, x: tf.Tensor, source=None, mask=None, return_attention_weights=False) -> Any:
+    def call(self, x: tf.Tensor, mask=None, *, return_attention_weights=False) -> Any:
         x, weights = self._sublayers(
-            x, lambda x: self.attention(x, source, mask=mask, return_attention_weights=True)
+            x, lambda x: self.attention(x, mask, return_attention_weights=True)
         )
         return (x, weights) if return_attention_weights else x
 
@@ -152,8 +160,8 @@ class Encoder(ConfiguredLayer):
         for layer in [*self.layers, self.final_norm]:
             layer.build(input_shape)
 
-    def call(self, x: tf.Tensor, source=None, mask=None, return_attention_weights=False) -> Any:
-        view = self.layers[0].attention.view(x, source, mask)  # of all layers
+    def call(self, x: tf.Tensor, mask=None, *, return_attention_weights=False) -> Any:
+        view = self.layers[0].attention.view(x, mask)  # of all layers
         all_weights = []
         for layer in self.layers:
             x, weights = layer(x, view, return_attention_weights=True)
@@ -189,10 +197,9 @@ class DecoderLayer(ConfiguredLayer):
     Call arguments:
         x: [batch, target, model_dim].
         memory: [batch, source, model_dim], the encoder's output.
-        target, source: `Sequences` of their rows, or the `View`s of self- and of cross-attention;
-            None: one sequence a row.
-        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding, if
-            `target` or `source` is None; None: no padding. Keras passes the masks of x and memory.
+        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding,
+            `Sequences`, or the `View`s of self- and of cross-attention; see
+            `MultiHeadCrossAttention`. Keras passes the masks of x and memory.
         return_attention_weights: whether to return the weights as well.
 
     Returns:
@@ -206,6 +213,7 @@ class DecoderLayer(ConfiguredLayer):
     """
 
     rematerializes = True
+    masks = MultiHeadCrossAttention.masks
 
     def __init__(self, config: TransformerConfig | dict, **kwargs):
         super().__init__(config, **kwargs)
@@ -235,17 +243,16 @@ class DecoderLayer(ConfiguredLayer):
         self,
         x: tf.Tensor,
         memory: tf.Tensor,
-        target=None,
-        source=None,
         x_mask=None,
         memory_mask=None,
+        *,
         return_attention_weights=False,
     ) -> Any:
         x, self_weights, cross_weights = self._sublayers(
             x,
-            lambda x: self.self_attention(x, target, mask=x_mask, return_attention_weights=True),
+            lambda x: self.self_attention(x, x_mask, return_attention_weights=True),
             lambda x: self.cross_attention(
-                x, memory, target, source, memory_mask=memory_mask, return_attention_weights=True
+                x, memory, x_mask, memory_mask, return_attention_weights=True
             ),
         )
         return (x, self_weights, cross_weights) if return_attention_weights else x
@@ -299,6 +306,8 @@ class Decoder(ConfiguredLayer):
         TensorShape([2, 5, 128])
     """
 
+    masks = MultiHeadCrossAttention.masks
+
     def __init__(self, config: TransformerConfig | dict, **kwargs):
         super().__init__(config, **kwargs)
         self.add_layers(DecoderLayer, self.config.num_decoder_layers)
@@ -312,15 +321,14 @@ class Decoder(ConfiguredLayer):
         self,
         x: tf.Tensor,
         memory: tf.Tensor,
-        target=None,
-        source=None,
         x_mask=None,
         memory_mask=None,
+        *,
         return_attention_weights=False,
     ) -> Any:
         first = self.layers[0]  # its views are those of all layers
-        self_view = first.self_attention.view(x, target, x_mask)
-        cross_view = first.cross_attention.view(x, memory, target, source, memory_mask)
+        self_view = first.self_attention.view(x, x_mask)
+        cross_view = first.cross_attention.view(x, memory, x_mask, memory_mask)
         all_weights = []
         for layer in self.layers:
             x, *weights = layer(x, memory, self_view, cross_view, return_attention_weights=True)

@@ -72,7 +72,7 @@ def test_cross_attention_is_section_3_2_2():
     x, memory = rng.normal(size=(2, 3, 8)), rng.normal(size=(2, 6, 8))
     real = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]], bool)
     layer = MultiHeadCrossAttention(2, 3, 5, dtype="float64")
-    found = layer(x, memory, source=Sequences(mask=real))
+    found = layer(x, memory, memory_mask=real)
     [kv] = layer.kv_projection.get_weights()
     key, value = np.split(kv, [2 * 3], axis=1)
     query = layer.query_projection.kernel.numpy()
@@ -188,7 +188,7 @@ LAYERS = (
         lambda x, mask: LAYERS[0](x, Sequences(mask)),
         lambda x, mask: LAYERS[1](x, Sequences(mask)),
         lambda x, mask: LAYERS[2](x, Sequences(mask)),
-        lambda x, mask: LAYERS[3](x, x, source=Sequences(mask)),
+        lambda x, mask: LAYERS[3](x, x, None, Sequences(mask)),
     ],
 )
 @pytest.mark.parametrize("kind", ["int32", "float32", "uint8"])
@@ -198,26 +198,32 @@ def test_a_mask_of_0_and_1_counts_as_bool(attend, kind):
     np.testing.assert_allclose(attend(x, 3 * MASK.astype(kind)), attend(x, MASK.astype(bool)))
 
 
-@pytest.mark.parametrize(
-    "attend",
-    [
-        LAYERS[0],
-        LAYERS[1],
-        LAYERS[2],
-        lambda x, mask: LAYERS[3](x, x, mask),
-        lambda x, mask: LAYERS[3](x, x, None, mask),
-        t2t.models.EncoderLayer(CONFIG),
-        t2t.models.Encoder(CONFIG),
-        lambda x, mask: t2t.models.DecoderLayer(CONFIG)(x, x, mask),
-        lambda x, mask: t2t.models.Decoder(CONFIG)(x, x, None, mask),
-    ],
-)
-@pytest.mark.parametrize("rows", [1, 2, 3])
-@pytest.mark.parametrize("form", [np.array, tf.constant])
-def test_a_mask_in_the_place_of_sequences_is_refused_by_its_name(attend, rows, form):
-    mask = np.ones([rows, 3], bool)  # three rows look like the three fields of Sequences
-    with pytest.raises(InputError, match="give a mask by its name, mask="):
-        attend(tf.ones([rows, 3, 8]), form(mask))
+OF_ONE_SIDE = [*LAYERS[:3], t2t.models.EncoderLayer(CONFIG), t2t.models.Encoder(CONFIG)]
+OF_TWO_SIDES = [LAYERS[3], t2t.models.DecoderLayer(CONFIG), t2t.models.Decoder(CONFIG)]
+
+
+@pytest.mark.parametrize("layer", OF_ONE_SIDE + OF_TWO_SIDES)
+@pytest.mark.parametrize("rows", [2, 3])  # three rows look like the three fields of Sequences
+def test_a_side_has_one_mask_in_any_form(layer, rows):
+    x = tf.constant(rng.normal(size=(rows, 3, 8)), tf.float32)
+    memory = [x] if layer in OF_TWO_SIDES else []
+    names = ["x_mask", "memory_mask"] if memory else ["mask"]
+    earlier = layer.masks.values()
+    mask = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1]], bool)[:rows]
+    masks, nothing = [mask] * (1 + len(memory)), [None] * (1 + len(memory))
+    expected = layer(x, *memory, *map(Sequences, masks))
+    assert np.any(np.abs(expected - layer(x, *memory)) > 1e-3)
+    for found in (
+        layer(x, *memory, *masks),
+        layer(x, *memory, *map(list, map(Sequences, masks))),  # as a functional model loads them
+        layer(x, *memory, **dict(zip(names, masks, strict=True))),
+        layer(x, *memory, *nothing, **dict(zip(names, masks, strict=True))),
+        layer(x, *memory, **dict(zip(earlier, map(Sequences, masks), strict=True))),
+    ):
+        np.testing.assert_array_equal(found, expected)
+    for other in ("real", {"mask": mask}, 3):
+        with pytest.raises(InputError, match=r"mask of .* is a .*: give bool .*Sequences"):
+            layer(x, *memory, **{names[-1]: other})
 
 
 @pytest.mark.parametrize("attend", [LAYERS[0], LAYERS[1], LAYERS[2], t2t.models.Encoder(CONFIG)])
@@ -252,8 +258,8 @@ def test_a_memory_and_its_rows_are_checked():
     segments = Sequences(segments=tf.ones([2, 5], tf.int32))
     with pytest.raises(InputError, match=r"mask has shape .* here \(2, 5\) as memory"):
         cross(x, memory, memory_mask=np.ones([2, 3], bool))
-    with pytest.raises(InputError, match="give segments of both, or of neither"):
-        cross(x, memory, source=segments)
+    with pytest.raises(InputError, match="segments for both, or for neither"):
+        cross(x, memory, memory_mask=segments)
     with pytest.raises(InputError, match="memory has shape"):
         cross(x, memory[:, 0])
     with pytest.raises(InputError, match=r"mask has shape \(2, 5\): give \[..., query, key\]"):

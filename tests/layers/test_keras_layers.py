@@ -154,7 +154,7 @@ def test_attention_weights_come_where_they_are_asked_for():
     assert list(inspect.signature(layer.call).parameters)[-1] == "return_attention_weights"
     y, weights = layer(x, return_attention_weights=True)
     assert weights.shape == [1, 2, 3, 3]
-    np.testing.assert_allclose(layer.call(x, None, None, True)[1], weights)  # of a subclass
+    np.testing.assert_allclose(layer.call(x, return_attention_weights=True)[1], weights)
     np.testing.assert_allclose(layer(x, return_attention_weights=False), y)
 
 

@@ -54,9 +54,9 @@ class LocalSelfAttention(MultiHeadSelfAttention):
     def get_config(self):
         return super().get_config() | {"window": self.window}
 
-    def call(self, x: tf.Tensor, sequences=None, mask=None, return_attention_weights=False) -> Any:
+    def call(self, x: tf.Tensor, mask=None, *, return_attention_weights=False) -> Any:
         length = tf.shape(x)[1]
-        view = self.view(x, sequences, mask)
+        view = self.view(x, mask)
         query, (key, value) = self.project(x, view.positions)
         blocks, neighbors = Blocks.of(length, self.window), NEIGHBORS[self.causal]
 
@@ -77,11 +77,8 @@ class LocalSelfAttention(MultiHeadSelfAttention):
         y = tf.ensure_shape(y, x.shape)
         return (y, weights) if return_attention_weights else y
 
-    def view(self, x: tf.Tensor, sequences=None, mask: tf.Tensor | None = None) -> View:
-        """Returns the `View` of rows, by blocks; see `MultiHeadSelfAttention.view`."""
-        if isinstance(sequences, View):
-            return sequences
-        sequences, length = Sequences.of(x, sequences, mask), tf.shape(x)[1]
+    def make_view(self, length: tf.Tensor, sequences: Sequences) -> View:
+        """Returns the `View` of rows of a length, int32 [], by blocks."""
         segments = _segments(sequences, length)
         blocks, neighbors = Blocks.of(length, self.window), NEIGHBORS[self.causal]
         mask = self._mask(blocks, segments, neighbors)
