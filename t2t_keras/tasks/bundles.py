@@ -27,7 +27,7 @@ from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import Settings
-from t2t_keras.tasks.text_io import check_vocab_size, predict
+from t2t_keras.tasks.text_io import Reader, check_vocab_size, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 from t2t_keras.types import StrPath, Texts
@@ -50,10 +50,10 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
     Model, tokenizer and settings may be replaced at any time; the next call then traces new graphs.
     Each setting is also an attribute: `translator.beam_size = 8` replaces `translator.settings`.
 
-    A subclass sets `task`, its name in a bundle, `settings_type`, a dataclass of `Settings`, and
-    `model_type`, the class of the model in a bundle, and `model_attributes`, names that any model
-    must have, and `requests`, {name: `RequestKind`}. If its graphs read variables outside the
-    model, `tracked` lists them, and `export_record` describes them in export.json.
+    A subclass sets `task`, its name in a bundle, `settings_type`, a dataclass of `Settings`,
+    `model_type`, the class of the model in a bundle, `model_attributes`, names that any model must
+    have, and `requests`, {name: `RequestKind`}. If its graphs read variables outside the model,
+    `tracked` lists them, and `export_record` describes them in export.json.
 
     Args:
         model, tokenizer: see the subclass.
@@ -61,8 +61,8 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     Attributes:
         settings: instance of the `settings_type`.
-        graphs: dict that calls keep until something is replaced. It contains the traced functions,
-            see `kept_function`, and `tasks.search.Searches`.
+        graphs: dict that calls keep until something is replaced: the traced functions, see
+            `kept_function`, and `tasks.search.Searches`.
         reading: function that wraps each of these functions; an export sets it on a copy, so that
             they read the weights that it stores.
     """
@@ -132,6 +132,12 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         check_vocab_size(self.model, self.tokenizer)
 
     @property
+    def sources(self):
+        """The `Reader` of texts."""
+        longest = self.settings.max_source_length
+        return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
+
+    @property
     def trace_key(self):
         """What distinguishes graphs of one method, a str: how they compute."""
         options = ops.options()
@@ -158,19 +164,12 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         return kept_function(self, key, graph, specs)(*inputs.values())
 
     def predict(self, texts: Texts, batch_size: int | None = None, verbose: int = 0) -> list:
-        """Answers any number of texts as a call does.
+        """Answers any number of texts, in the forms of a call and with its errors.
 
         Args:
-            texts: as in a call.
             batch_size: texts of similar length that are computed together. None: 64 on CPUs; on
                 GPUs as many as have 32,768 characters, up to 1,024.
             verbose: 1 shows a progress bar.
-
-        Returns:
-            List of str, in the order of the texts.
-
-        Raises:
-            InputError: as in a call.
         """
         return predict(self, self.as_list(texts), batch_size, verbose)
 
@@ -200,9 +199,6 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         """Writes everything that `t2t_keras.load` needs: model, tokenizer, settings.
 
         The folder appears under its name when it is complete. LoRA is merged into the weights.
-
-        Args:
-            folder: the folder to make.
 
         Raises:
             InputError: if the folder exists and is not empty, or the model is not one of this
@@ -243,12 +239,7 @@ def write_description(folder, predictor):
 
 
 def require_savable(predictor, model):
-    """Raises InputError if a predictor with this model can't be saved.
-
-    Args:
-        predictor: its class.
-        model: Keras model.
-    """
+    """Raises InputError if a predictor, a class, with this model can't be saved."""
     if type(model) is not predictor.model_type:
         raise InputError(
             f"a {predictor.__name__} of a {type(model).__name__} can't be saved, only one of a "

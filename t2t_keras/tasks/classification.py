@@ -16,46 +16,30 @@ from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.settings import COUNT, Range, Settings, documented, setting
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
-from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, warn_truncated
+from t2t_keras.tasks.text_io import as_str, as_tensor, warn_truncated
 from t2t_keras.types import Texts
 
 
 class Classification(NamedTuple):
-    """One class of one text.
-
-    Attributes:
-        label: str.
-        probability: float.
-    """
+    """One class of one text."""
 
     label: str
     probability: float
 
 
 class Probabilities(NamedTuple):
-    """The class probabilities of a batch of texts, as tensors.
+    """The class probabilities of a batch of texts, as tensors."""
 
-    Attributes:
-        probabilities: float32 [batch, classes], in the order of the labels; each row sums to 1.
-        truncated: bool [batch], whether the text was longer than the classifier's limit.
-    """
-
-    probabilities: tf.Tensor
-    truncated: tf.Tensor
+    probabilities: tf.Tensor  # float32 [batch, classes], in the order of the labels
+    truncated: tf.Tensor  # bool [batch], whether the text was longer than the classifier's limit
 
 
 class Ranking(NamedTuple):
-    """All classes of each text of a batch, most likely first, as tensors.
+    """All classes of each text of a batch, most likely first, as tensors."""
 
-    Attributes:
-        labels: string [batch, classes].
-        probabilities: float32 [batch, classes], descending; each row sums to 1.
-        truncated: bool [batch], whether the text was longer than the classifier's limit.
-    """
-
-    labels: tf.Tensor
-    probabilities: tf.Tensor
-    truncated: tf.Tensor
+    labels: tf.Tensor  # string [batch, classes]
+    probabilities: tf.Tensor  # float32 [batch, classes], descending
+    truncated: tf.Tensor  # bool [batch], as in `Probabilities`
 
 
 class _Names:
@@ -86,31 +70,11 @@ class ClassifierSettings(Settings):
 
 
 def _best(classifier, text):
-    """The class of each text.
-
-    Request:
-        text: string [batch], truncated to the classifier's limit.
-
-    Response:
-        label: string [batch], the most likely class.
-        probabilities: float32 [batch, classes], in the order of the classifier's labels.
-        truncated: bool [batch], whether the text exceeded the limit and was truncated.
-    """
     found = classifier.classify(text)
     return {"label": classifier.best(found.probabilities), **found._asdict()}
 
 
 def _n_best(classifier, text):
-    """All classes of each text, most likely first.
-
-    Request:
-        text: string [batch], as in `serving_default`.
-
-    Response:
-        labels: string [batch, classes].
-        probabilities: float32 [batch, classes], descending.
-        truncated: bool [batch], as in `serving_default`.
-    """
     return classifier.rank(text)._asdict()
 
 
@@ -126,8 +90,9 @@ REQUESTS = {
 class Classifier(Predictor):
     """Classifies text with a model and a tokenizer.
 
-    A text is encoded as its tokens and the end token. The Python methods run the same graph that
-    is exported. `encode` makes training data; for this, construct the classifier before training.
+    A text is encoded as its tokens and the end token. The Python methods run the same graph that is
+    exported; `texts` are in the forms of `data.texts.as_list`. `encode` makes training data; for
+    this, construct the classifier before training.
 
     Args:
         model: `TransformerClassifier`.
@@ -136,8 +101,9 @@ class Classifier(Predictor):
             replaced; the next call then traces new graphs.
 
     Raises:
-        InputError: if there is not one label for each class, max_source_length is below 1, or
-            the vocabulary sizes of model and tokenizer differ.
+        InputError: if there is not one label for each class, max_source_length is below 1, or the
+            vocabulary sizes of model and tokenizer differ. In a call: if texts is a single string,
+            or an element is not a string.
 
     Example:
         >>> texts, labels = ["a fine film", "a dull film"] * 20, np.array([1, 0] * 20)
@@ -170,36 +136,12 @@ class Classifier(Predictor):
                 "the model."
             )
 
-    @property
-    def sources(self):
-        """The `Reader` of texts."""
-        longest = self.settings.max_source_length
-        return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
-
     def __call__(self, texts: Texts) -> list[str]:
-        """Returns the most likely label of each text.
-
-        Args:
-            texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor
-                or a `tf.data.Dataset`.
-
-        Returns:
-            List of str.
-
-        Raises:
-            InputError: if texts is a single string, or an element is not a string.
-        """
+        """Returns the most likely label of each text."""
         return [best.label for (best,) in self.n_best(texts, 1)]
 
     def n_best(self, texts: Texts, n: int | None = None) -> list[list[Classification]]:
-        """Returns the n most likely classes of each text, most likely first.
-
-        Args:
-            texts: as in a call.
-            n: number of classes; all if None.
-
-        Returns:
-            A list of n `Classification` for each text.
+        """Returns the n most likely classes of each text, most likely first; n: None for all.
 
         Raises:
             InputError: if n is out of range, or as in a call.
@@ -222,32 +164,19 @@ class Classifier(Predictor):
         return Range(1, count, whole=True, most_name=classes).check("n", n)
 
     def probabilities(self, texts: Texts) -> np.ndarray:
-        """Returns the probability of each class, in the order of the labels.
-
-        Args:
-            texts: as in a call.
-
-        Returns:
-            float32 array [texts, classes].
-        """
+        """Returns the probabilities of the labels, in their order, float32 [texts, classes]."""
         found = self.run("serving_default", text=as_tensor(texts))
         warn_truncated(found["truncated"])
         return found["probabilities"].numpy()
 
     def encode(self, texts: Texts) -> tf.Tensor:
-        """Returns the source ids of texts, as in a call or string [batch] of a graph.
-
-        Returns:
-            int32 [batch, length].
+        """Returns the source ids of texts, as in a call or string [batch] of a graph: int32 [batch,
+        length].
         """
         return self.sources.encode(texts).ids
 
     def classify(self, texts: tf.Tensor) -> Probabilities:
-        """Computes class probabilities inside a graph.
-
-        Args:
-            texts: string [batch].
-        """
+        """Returns the `Probabilities` of texts string [batch], inside a graph."""
         sources = self.sources.encode(texts)
         logits = self.model({"source_ids": sources.ids}, training=False)
         return Probabilities(tf.nn.softmax(tf.cast(logits, tf.float32)), sources.truncated)

@@ -1,7 +1,7 @@
 """Text generation: a language model continues prompts, all in one graph.
 
 Start with `TextGenerator`. A prompt is the forced beginning of a search or of a sample, and the
-same graph gives the probability of whole texts.
+same graph gives the probability of whole texts. `serving/README.md` describes the requests.
 """
 
 import functools
@@ -29,9 +29,9 @@ class Generation(NamedTuple):
     """One continuation of one prompt.
 
     Attributes:
-        text: str, the prompt with its continuation.
-        score: float, log P / length penalty of the whole text: higher is better; -inf, with an
-            empty text, if there are no more.
+        text: the prompt with its continuation.
+        score: log P / length penalty of the whole text: higher is better; -inf, with an empty text,
+            if there are no more.
     """
 
     text: str
@@ -48,73 +48,21 @@ class _Continuations(NamedTuple):
 
 
 def _best(generator, text):
-    """The best continuation of each prompt.
-
-    Request:
-        text: string [batch], prompts; an empty one begins a text.
-
-    Response:
-        text: string [batch], the prompt without white space at its end, and the continuation.
-        continuation: string [batch], what follows the prompt, with its first space.
-        score: float32 [batch], log P / length penalty of the whole text, at most 0.
-        truncated: bool [batch], whether the prompt exceeded the limit and lost its end.
-    """
     return _first(generator.continue_texts(text, 1))
 
 
 def _n_best(generator, text):
-    """The `beam_size` best continuations of each prompt.
-
-    Request:
-        text: string [batch], as in `serving_default`.
-
-    Response:
-        texts: string [batch, beam], best first.
-        scores: float32 [batch, beam]; -inf, with an empty text, if there are no more.
-        truncated: bool [batch], as in `serving_default`.
-    """
     found = generator.continue_texts(text, generator.settings.beam_size)
     return {"texts": found.texts, "scores": found.scores, "truncated": found.truncated}
 
 
-def _sample(generator, text, seed, temperature, top_k, top_p):
-    """A continuation of each prompt, drawn at random from the model's probabilities.
-
-    Request:
-        text: string [batch], as in `serving_default`.
-        seed: int32 [batch], any number. The same seed, text and settings give the same answer in
-            any batch.
-        temperature: float32 [batch], above 0; logits are divided by it.
-        top_k: int32 [batch], draw only from the k most likely tokens; 0: from all.
-        top_p: float32 [batch], above 0, draw from the fewest tokens whose total probability is at
-            least top_p; 1: from all.
-
-    Response:
-        text, continuation, truncated: as in `serving_default`.
-        score: float32 [batch], log P / length penalty by the model's own probabilities.
-    """
-    if seed.shape.rank == 1:
-        seed = tf.pad(seed[:, tf.newaxis], [[0, 0], [0, 1]])
-    return _first(generator.draw(text, seed, temperature, top_k, top_p))
+def _sample(generator, text, seed, **options):
+    return _first(generator.draw(text, seeds=seed, **options))
 
 
 def _score(generator, text):
-    """The log-probability of each text.
-
-    Request:
-        text: string [batch], truncated to the longest text of the model.
-
-    Response:
-        log_probability: float32 [batch], natural logarithm of P(text).
-        tokens: int32 [batch], tokens of the text; both include the end.
-        truncated: bool [batch], whether the text was truncated.
-    """
-    found, truncated = generator.score_texts(text)
-    return {
-        "log_probability": found.log_probabilities,
-        "tokens": found.lengths,
-        "truncated": truncated,
-    }
+    (log_p, tokens), truncated = generator.score_texts(text)
+    return {"log_probability": log_p, "tokens": tokens, "truncated": truncated}
 
 
 def _first(found):
@@ -144,7 +92,8 @@ class TextGenerator(SearchPredictor):
 
     A prompt is read without an end token, and the text goes on behind it until its end, or until
     `max_extra_tokens` more tokens or the model's maximum length. The Python methods run the same
-    graph that is exported.
+    graph that is exported; `texts` are prompts in the forms of `data.texts.as_list`, "" begins a
+    text.
 
     Args:
         model: `TransformerLM`, or a model that offers a search the same methods.
@@ -154,7 +103,8 @@ class TextGenerator(SearchPredictor):
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
-            differ.
+            differ. In a call: if texts is a single string, an element is not a string, or a prompt
+            has more tokens than max_source_length or the model's positions allow.
 
     Example:
         >>> tokenizer = t2t.train_tokenizer("wordpiece", ["a house", "a dog"] * 9, vocab_size=280)
@@ -171,30 +121,11 @@ class TextGenerator(SearchPredictor):
     requests = REQUESTS
 
     def __call__(self, texts: Texts) -> list[str]:
-        """Returns each prompt with its best continuation.
-
-        Args:
-            texts: prompts, str each, in the forms of `data.texts.as_list`; "" begins a text.
-
-        Returns:
-            List of str: the prompts without white space at their ends, and what follows.
-
-        Raises:
-            InputError: if texts is a single string, an element is not a string, or a prompt has
-                more tokens than max_source_length or the model's positions allow.
-        """
+        """Returns each prompt, without white space at its end, and its best continuation."""
         return [best.text for [best] in self.n_best(texts, 1)]
 
     def n_best(self, texts: Texts, n: int | None = None) -> list[list[Generation]]:
-        """Returns the n best continuations of each prompt, best first.
-
-        Args:
-            texts: as in a call.
-            n: int up to beam_size; beam_size if None.
-
-        Raises:
-            InputError: if n is out of range, or as in a call.
-        """
+        """Returns the n best continuations of each prompt, best first; n: None for beam_size."""
         rows, found = self.best_rows(n, text=as_batch(texts))
         self._require_whole(found["truncated"], self.max_prompt)
         return [[Generation(*pair) for pair in row] for row in rows]
@@ -208,17 +139,9 @@ class TextGenerator(SearchPredictor):
         top_k: int | None = None,
         top_p: float | None = None,
     ) -> list[list[Generation]]:
-        """Draws continuations of each prompt at random, token by token.
+        """Draws n continuations of each prompt at random, token by token, in the order drawn.
 
-        Args:
-            texts: as in a call.
-            n, seed, temperature, top_k, top_p: as for `Translator.sample`.
-
-        Returns:
-            A list of n `Generation` for each prompt, in the order drawn.
-
-        Raises:
-            InputError: if a setting is out of its range, or as in a call.
+        Arguments and errors as for `Translator.sample`.
         """
         rows, found = self.drawn_rows(n, seed, temperature, top_k, top_p, text=as_batch(texts))
         self._require_whole(found["truncated"][::n], self.max_prompt)
@@ -226,12 +149,6 @@ class TextGenerator(SearchPredictor):
 
     def score(self, texts: Texts) -> Scores:
         """Returns the log-probabilities of whole texts, their ends included.
-
-        Args:
-            texts: str each, in the forms of a call.
-
-        Returns:
-            `Scores`, float32 [texts] and int32 [texts].
 
         Raises:
             InputError: if a text has more tokens than the model's positions, or as in a call.
@@ -241,13 +158,9 @@ class TextGenerator(SearchPredictor):
         return Scores(found["log_probability"], found["tokens"])
 
     def score_rows(self, inputs: dict, labels: Any, weights: Any) -> Scores:
-        """Returns the log-probabilities of rows of tokens, those of labels with a weight above 0.
+        """Returns the log-probabilities of rows of a batch of `TextStream`.
 
-        Args:
-            inputs, labels, weights: a batch of `TextStream`.
-
-        Returns:
-            `Scores`, float32 [rows] and int32 [rows].
+        Labels with a weight above 0 count.
         """
         names = tuple(inputs)
 
@@ -286,23 +199,13 @@ class TextGenerator(SearchPredictor):
         """Returns the `_Continuations` [batch, n_best] of prompts, string [batch], by a search."""
         return self._continue(texts, n_best=n_best, **EARLY_STOPS)
 
-    def draw(
-        self,
-        texts: tf.Tensor,
-        seeds: tf.Tensor,
-        temperature: tf.Tensor,
-        top_k: tf.Tensor,
-        top_p: tf.Tensor,
-    ) -> _Continuations:
+    def draw(self, texts: tf.Tensor, **options: tf.Tensor) -> _Continuations:
         """Returns the `_Continuations` [batch, 1] of prompts, string [batch], drawn at random.
 
         Args:
-            seeds: int32 [batch, 2].
-            temperature, top_k, top_p: float32, int32, float32 [batch], see `decoding.sample`.
+            **options: seeds, temperature, top_k, top_p, see `find`.
         """
-        return self._continue(
-            texts, draws=True, seeds=seeds, temperature=temperature, top_k=top_k, top_p=top_p
-        )
+        return self._continue(texts, draws=True, **options)
 
     def score_texts(self, texts: tf.Tensor) -> tuple[Scores, tf.Tensor]:
         """Returns the `Scores` of texts, string [batch], and bool [batch], whether truncated."""

@@ -31,6 +31,7 @@ from t2t_keras.tasks.translated_tokens import describe_tokens
 
 _TEXTS, _IDS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
 _COUNT = tf.TensorSpec([], tf.int32)
+_LANGUAGES = ("source_language", "target_language")
 
 _SHORTEST_SOURCE = 7
 """Tokens of a source with room for any character: its language, a space, four bytes, the end."""
@@ -39,8 +40,8 @@ _SHORTEST_SOURCE = 7
 class GraphTranslator(SearchPredictor):
     """The part of `Translator` that runs inside a graph.
 
-    A model of many languages has two further inputs in each method: `source_language` and
-    `target_language`, string [batch], codes; see `LanguageTemplate.first_ids`.
+    Of a model of many languages each method takes `source_language` and `target_language`, string
+    [batch], codes, or None; see `LanguageTemplate.first_ids`.
 
     Attributes:
         protection: how documents keep their protected spans: `ByPlaceholders` if the vocabulary
@@ -76,12 +77,6 @@ class GraphTranslator(SearchPredictor):
         return getattr(self.tokenizer, "languages", None)
 
     @property
-    def sources(self):
-        """The `Reader` of sources."""
-        longest = self.settings.max_source_length
-        return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
-
-    @property
     def targets(self):
         """The `Reader` of targets, whose limit is the longest translation."""
         settings = self.settings
@@ -100,15 +95,7 @@ class GraphTranslator(SearchPredictor):
             graphs["marked"] = translator
         return graphs["marked"]
 
-    def translate(
-        self,
-        texts,
-        prefixes=None,
-        n_best=1,
-        terms=None,
-        source_language=None,
-        target_language=None,
-    ):
+    def translate(self, texts, prefixes=None, n_best=1, terms=None, **languages):
         """Translates texts.
 
         Args:
@@ -116,14 +103,13 @@ class GraphTranslator(SearchPredictor):
             prefixes: string [batch] or None, how each translation must begin; "" for none.
             n_best: int up to beam_size.
             terms: string [batch] or None, see `TermIndex`; "" has none.
-            source_language, target_language: string [batch] or None.
 
         Returns:
             `TranslationBatch`. Terms change their texts, not their scores.
         """
         texts = tf.convert_to_tensor(texts)
         prefixes = tf.zeros_like(texts) if prefixes is None else prefixes
-        languages = self._language_inputs(texts, source_language, target_language)
+        languages = self._language_inputs(texts, **languages)
         found, prefix_ids = self._translate(texts, prefixes, n_best, *languages)
         if terms is not None:
             found = self._with_terms(found, texts, terms, prefix_ids, languages)
@@ -139,12 +125,9 @@ class GraphTranslator(SearchPredictor):
     @model_function([_TEXTS, _TEXTS, _COUNT, _TEXTS, _TEXTS])
     def _translate(self, texts, prefixes, n_best, *languages):
         """Returns `TranslationBatch` [batch, n_best], and the prefixes' ids [batch, prefix]."""
-        with ops.on_host():
-            first, target_first = self.first_ids(*languages)
-            sources = self.sources.encode(texts, first)
-            prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
-        hypotheses = self._search(sources.ids, prefix_ids, n_best)
-        return self._as_texts(hypotheses, n_best, sources.truncated | clipped), prefix_ids
+        source_ids, prefix_ids, truncated = self._encoded(texts, prefixes, *languages)
+        hypotheses = self._search(source_ids, prefix_ids, n_best)
+        return self._as_texts(hypotheses, n_best, truncated), prefix_ids
 
     @model_function([_IDS, _IDS, _COUNT])
     def _search(self, source_ids, prefix_ids, n_best):
@@ -161,14 +144,7 @@ class GraphTranslator(SearchPredictor):
         return align(self.model, self.tokenizer, source, target.ids), source, target
 
     def _with_terms(self, found, texts, terms, prefix_ids, languages):
-        """Returns `TranslationBatch` with the targets of terms.
-
-        Args:
-            found: `TranslationBatch`.
-            texts, terms: as for `translate`.
-            prefix_ids: int32 [batch, prefix], with which the translations begin.
-            languages: tuple of the languages, empty for a bilingual model.
-        """
+        """Returns a `TranslationBatch` with the targets of terms; languages: inputs of graphs."""
         with ops.on_host():
             count, n_best = tf.unstack(tf.shape(found.texts))
             matches = TermIndex(terms).find(texts, tf.range(count))
@@ -196,7 +172,15 @@ class GraphTranslator(SearchPredictor):
             return found._replace(texts=tf.reshape(translations, [count, n_best]))
 
     def saved_call(self, text, *languages):
-        return self.translate(text, None, 1, None, *languages)._asdict()
+        return self.translate(text, **_named(languages))._asdict()
+
+    def _encoded(self, texts, prefixes, *languages):
+        """Returns ids of sources and of prefixes, int32 [batch, …], and bool [batch]: truncated."""
+        with ops.on_host():
+            first, target_first = self.first_ids(*languages)
+            sources = self.sources.encode(texts, first)
+            prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
+        return sources.ids, prefix_ids, sources.truncated | clipped
 
     def _as_texts(self, hypotheses, n_best, truncated):
         """Returns the `TranslationBatch` of the first n_best `Hypotheses`, int or int32 []."""
@@ -206,19 +190,10 @@ class GraphTranslator(SearchPredictor):
             texts = tf.reshape(self.tokenizer.target.decode(ids), [batch, n_best])
         return TranslationBatch(texts, hypotheses.scores[:, :n_best], truncated)
 
-    def translate_tokens(
-        self, texts, prefixes=None, n_best=1, source_language=None, target_language=None
-    ):
-        """Translates texts and describes each token of the translations.
-
-        Args:
-            texts, prefixes, n_best, source_language, target_language: as for `translate`.
-
-        Returns:
-            `TokenTranslations`.
-        """
+    def translate_tokens(self, texts, prefixes=None, n_best=1, **languages):
+        """Returns the `TokenTranslations` of texts; arguments as for `translate`."""
         with ops.on_host():
-            first, target_first = self.first_ids(source_language, target_language)
+            first, target_first = self.first_ids(**languages)
             truncated = self.sources.encode(texts, first).truncated
             sources = self.sources.encode_with_offsets(texts, first)
             prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
@@ -231,62 +206,37 @@ class GraphTranslator(SearchPredictor):
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
 
-    def draw(
-        self,
-        texts,
-        seeds,
-        temperature,
-        top_k,
-        top_p,
-        source_language=None,
-        target_language=None,
-    ):
-        """Draws one sample for each text.
+    def draw(self, texts, source_language=None, target_language=None, **options):
+        """Returns one sample for each text of string [batch], a `TranslationBatch` [batch, 1].
 
         Args:
-            texts: string [batch].
-            seeds: int32 [batch, 2].
-            temperature, top_k, top_p: float32, int32 and float32 [batch], see `decoding.sample`.
-            source_language, target_language: as for `translate`.
-
-        Returns:
-            `TranslationBatch` [batch, 1].
+            **options: seeds, temperature, top_k, top_p, see `find`.
         """
-        with ops.on_host():
-            first, target_first = self.first_ids(source_language, target_language)
-            sources = self.sources.encode(texts, first)
-            prefix_ids, _ = self._prefix_ids(sources.ids, first_ids=target_first)
-
-        found = self.find(
-            draws=True,
-            seeds=seeds,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            **self._conditions(sources.ids, prefix_ids),
+        source_ids, prefix_ids, truncated = self._encoded(
+            texts, None, source_language, target_language
         )
-        return self._as_texts(found, 1, sources.truncated)
+        found = self.find(draws=True, **options, **self._conditions(source_ids, prefix_ids))
+        return self._as_texts(found, 1, truncated)
 
-    def translate_documents(self, texts, source_language=None, target_language=None, terms=None):
+    def translate_documents(self, texts, terms=None, **languages):
         """Translates documents, see `Translator.documents`.
 
         Args:
             texts: string [batch].
-            source_language, target_language: as for `translate`.
-            terms: string [batch] or None, see `GraphTranslator.translate`.
+            terms: string [batch] or None, as for `translate`.
 
         Returns:
             string [batch].
 
         Raises:
             InputError: if `max_source_length` is below 7, too little for some characters.
-            tf.errors.InvalidArgumentError: as `GraphTranslator.translate`, also for the terms and
-                languages of a document without a sentence.
+            tf.errors.InvalidArgumentError: as `translate`, also for the terms and languages of a
+                document without a sentence.
         """
         self.check_documents()
         with ops.on_host():  # checks also what documents without a sentence do not read
-            checked = [x for x in self.first_ids(source_language, target_language) if x is not None]
-            inputs = () if self.languages is None else (source_language, target_language)
+            checked = [x for x in self.first_ids(**languages) if x is not None]
+            inputs = () if self.languages is None else [languages.get(name) for name in _LANGUAGES]
             if terms is not None:
                 index = TermIndex(terms)
                 checked.append(index.keys)
@@ -299,7 +249,7 @@ class GraphTranslator(SearchPredictor):
         room = self.targets.limit - 1 - self._free_prefix
 
         def translate(sentences, *languages):
-            return marked.translate(sentences, None, 1, None, *languages).texts[:, 0]
+            return marked.translate(sentences, **_named(languages)).texts[:, 0]
 
         def translate_sentences(sentences, *inputs):
             find_terms = None
@@ -333,22 +283,17 @@ class GraphTranslator(SearchPredictor):
                 "leave the signature document out of an export."
             )
 
-    def encode(self, texts, source_language=None, target_language=None):
-        """Returns the source ids of texts string [batch]: int32 [batch, source].
-
-        source_language, target_language: as for `translate`.
-        """
-        first, _ = self.first_ids(source_language, target_language)
-        return self.sources.encode(texts, first).ids
+    def encode(self, texts, *languages, **named):
+        """Returns the source ids of texts string [batch]: int32 [batch, source]."""
+        return self.sources.encode(texts, self.first_ids(*languages, **named)[0]).ids
 
     def translate_ids(self, source_ids, target_language=None):
         """Returns the best translations of source ids.
 
         Args:
-            source_ids: int32 [batch, source], each within the vocabulary; padding is dropped and
-                a missing end appended, see `Reader.from_ids`. The token of a language that the
-                model reads before a source is one of them.
-            target_language: as for `translate`.
+            source_ids: int32 [batch, source], each within the vocabulary, see `Reader.from_ids`.
+                The token of a language that the model reads before a source is one of them.
+            target_language: string [batch] or None.
 
         Returns:
             `Hypotheses` [batch, beam_size]; the empty one for a source without tokens.
@@ -365,42 +310,19 @@ class GraphTranslator(SearchPredictor):
         prefix_ids, _ = self._prefix_ids(source_ids, first_ids=target_first)
         return self._search(source_ids, prefix_ids, self.settings.beam_size)
 
-    def score(self, texts, translations, source_language=None, target_language=None):
-        """Returns the log-probabilities of given translations.
-
-        Args:
-            texts: string [batch].
-            translations: string [batch], each truncated to the length of the longest translation
-                that a search may return.
-            source_language, target_language: as for `translate`.
-
-        Returns:
-            `Scores`. A search's score is log P / length penalty.
-        """
-        first, target_first = self.first_ids(source_language, target_language)
+    def score(self, texts, translations, **languages):
+        """Returns the `Scores` of translations, string [batch] each; see `Translator.score`."""
+        first, target_first = self.first_ids(**languages)
         source_ids = self.sources.encode(texts, first).ids
         target_ids = self.targets.encode(translations, target_first).ids
+        bos_id, vocab_size = self.tokenizer.bos_id, self.tokenizer.target.vocab_size
         return sequence_log_prob(
-            self.model,
-            source_ids,
-            target_ids,
-            self.tokenizer.bos_id,
-            self._free_prefix,
-            self.tokenizer.target.vocab_size,
+            self.model, source_ids, target_ids, bos_id, self._free_prefix, vocab_size
         )
 
-    def align(self, texts, translations, source_language=None, target_language=None):
-        """Returns the cross-attention of given translations.
-
-        Args:
-            texts: string [batch].
-            translations: string [batch], truncated as in `score`.
-            source_language, target_language: as for `translate`.
-
-        Returns:
-            `Alignment`.
-        """
-        languages = self._language_inputs(texts, source_language, target_language)
+    def align(self, texts, translations, **languages):
+        """Returns the `Alignment` of translations, string [batch] each, truncated as in `score`."""
+        languages = self._language_inputs(texts, **languages)
         return self._align(texts, translations, *languages)[0]
 
     def align_words(self, texts, translations, *languages):
@@ -416,9 +338,6 @@ class GraphTranslator(SearchPredictor):
     def first_ids(self, source_language=None, target_language=None):
         """Returns the first tokens of sources and of targets, int32 [batch] each, or None.
 
-        Args:
-            source_language, target_language: as for `translate`.
-
         Raises:
             InputError: if a language is missing, or the model has none.
         """
@@ -427,12 +346,12 @@ class GraphTranslator(SearchPredictor):
             return None, None
         return self.languages.first_ids(source_language, target_language)
 
-    def _language_inputs(self, texts, *languages):
+    def _language_inputs(self, texts, source_language=None, target_language=None):
         """Returns the languages as inputs of graphs, "" for one that the model does not read.
 
         Args: texts, string [batch], and the arguments of `first_ids`, whose errors it raises.
         """
-        given = dict(zip(("source_language", "target_language"), languages, strict=True))
+        given = dict(zip(_LANGUAGES, (source_language, target_language), strict=True))
         if self.languages is None:
             refuse_languages(**given)
             return ()
@@ -469,11 +388,7 @@ class GraphTranslator(SearchPredictor):
         return tf.nest.map_structure(lambda x: x[:, :n_best], found)
 
     def _conditions(self, source_ids, prefix_ids):
-        """Returns the arguments of `find` that all searches and samples have, a dict.
-
-        Args:
-            source_ids, prefix_ids: as for `search`.
-        """
+        """Returns the arguments of `find` that all searches and samples have, a dict."""
         constraint = self.protection.constraint(source_ids, self.tokenizer)
         given = _lengths(prefix_ids)
         if constraint is not None:
@@ -498,26 +413,21 @@ class GraphTranslator(SearchPredictor):
 
     @property
     def _penalty(self):
-        settings = self.settings
-        return LengthPenalty(settings.length_penalty, settings.length_penalty_offset)
+        return LengthPenalty(self.settings.length_penalty, self.settings.length_penalty_offset)
 
     def _prefix_ids(self, source_ids, prefixes=None, first_ids=None):
         """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.
 
-        Args:
-            source_ids: int32 [batch, source].
-            prefixes: string [batch] or None.
-            first_ids: int32 [batch] or None, the tokens of the targets' languages.
+        Args: prefixes, string [batch] or None; first_ids, int32 [batch] or None, of the languages.
 
         Returns:
             int32 [batch, prefix], and bool [batch].
         """
         end_id = self.tokenizer.eos_id
-        # [batch], whether a source has no token but its end
         lengths = _lengths(source_ids)
         if self.languages is not None:
             lengths -= _lengths(self.languages.is_language(source_ids))
-        empty = lengths == int(self.tokenizer.adds_eos)
+        empty = lengths == int(self.tokenizer.adds_eos)  # [batch], no token but the end
         if prefixes is None:
             ids = tf.where(empty, end_id, 0)[:, tf.newaxis]
             if first_ids is not None:
@@ -531,6 +441,11 @@ class GraphTranslator(SearchPredictor):
             validate=False,
         )
         return tf.concat([ids, ends], axis=1).to_tensor(), truncated
+
+
+def _named(languages):
+    """Returns the languages, those of `_language_inputs`, as arguments of methods, a dict."""
+    return dict(zip(_LANGUAGES, languages, strict=False))
 
 
 def _lengths(ids):

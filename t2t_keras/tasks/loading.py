@@ -23,22 +23,14 @@ from t2t_keras.types import StrPath
 def load(folder: StrPath) -> Any:
     """Loads a predictor from a folder that `save` wrote, or from the workdir of a training.
 
-    Nothing in the folder is run as code.
-
-    Args:
-        folder: the folder. From a workdir the newest weights are loaded, averaged ones first,
-            without kNN-MT.
+    Nothing in the folder is run as code. From a workdir the newest weights are loaded, averaged
+    ones first, without kNN-MT.
 
     Returns:
         `Translator`, `Parser`, `Classifier`, or a `Predictor` of your own whose module is imported.
 
     Raises:
         InputError: if the folder is not one of these, or is damaged.
-
-    Example:
-        >>> translator.save("translator")
-        >>> t2t.load("translator")(["The old man."]) == translator(["The old man."])
-        True
     """
     folder = local_path(folder)
     path = os.path.join(folder, DESCRIPTION_FILE)

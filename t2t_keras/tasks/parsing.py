@@ -18,10 +18,7 @@ from t2t_keras.data.treebank import NORMALIZED_TAG, Tree, as_trees, parse_tree
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import error_warning, score_trees
 from t2t_keras.settings import documented
-from t2t_keras.tasks.parse_constraints import (
-    BracketAutomaton,
-    ConstrainedModel,
-)
+from t2t_keras.tasks.parse_constraints import BracketAutomaton, ConstrainedModel
 from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
 from t2t_keras.tasks.search import SearchPredictor
 from t2t_keras.tasks.search_settings import MIN_EXTRA_TOKENS, ParserSettings
@@ -33,9 +30,9 @@ class Parse(NamedTuple):
     """One parse of one sentence.
 
     Attributes:
-        text: str, the tree on one line, `(S (NP (PRP It)) (VP (VBZ works)))`; empty if there is
-            no parse.
-        score: float, log P / length penalty: higher is better; -inf if there are no more parses.
+        text: the tree on one line, `(S (NP (PRP It)) (VP (VBZ works)))`; empty if there is no
+            parse.
+        score: log P / length penalty: higher is better; -inf if there are no more parses.
     """
 
     text: str
@@ -43,54 +40,25 @@ class Parse(NamedTuple):
 
 
 class Parses(NamedTuple):
-    """The parses of a batch, as tensors.
+    """The parses of a batch, as tensors."""
 
-    Attributes:
-        texts: string [batch, n_best], best first.
-        scores: float32 [batch, n_best]; -inf if a sentence has no further parse.
-    """
-
-    texts: tf.Tensor
-    scores: tf.Tensor
+    texts: tf.Tensor  # string [batch, n_best], best first
+    scores: tf.Tensor  # float32 [batch, n_best]; -inf if a sentence has no further parse
 
 
 def _best(parser, text):
-    """The best parse of each sentence.
-
-    Request:
-        text: string [batch], a sentence's words, tokenized as in a treebank, separated by spaces.
-
-    Response:
-        tree: string [batch], a bracketed tree over exactly these words, on one line; empty for a
-            text without words.
-        score: float32 [batch], log P / length penalty, at most 0; 0 is certain.
-    """
     found = parser.parse(text)
     return {"tree": found.texts[:, 0], "score": found.scores[:, 0]}
 
 
 def _n_best(parser, text):
-    """The `beam_size` best parses of each sentence.
-
-    Request:
-        text: string [batch], as in `serving_default`.
-
-    Response:
-        trees: string [batch, beam], best first; the first is `serving_default`'s.
-        scores: float32 [batch, beam], descending; -inf, with an empty tree, if a sentence has no
-            more parses.
-    """
     found = parser.parse(text, parser.settings.beam_size)
     return {"trees": found.texts, "scores": found.scores}
 
 
 _ALL = RequestKind(_n_best, (TEXT,), (), "trees", "scores", searches=True)
-REQUESTS = {
-    "serving_default": RequestKind(
-        _best, (TEXT,), (), "tree", "score", ranking=_ALL, searches=True
-    ),
-    "n_best": ranked(_ALL),
-}
+_BEST = RequestKind(_best, (TEXT,), (), "tree", "score", ranking=_ALL, searches=True)
+REQUESTS = {"serving_default": _BEST, "n_best": ranked(_ALL)}
 """{name: `RequestKind`}, those of `Parser.requests`."""
 
 
@@ -111,9 +79,14 @@ class Parser(SearchPredictor):
         **settings: see below, such as beam_size=4. They are also attributes. Like the model they
             may be replaced; the next call then traces new graphs.
 
+    Call arguments:
+        sentences: str each, words separated by spaces, in the forms of `data.texts.as_list`; or a
+            list of lists of words.
+
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
-            differ.
+            differ. In a call: if sentences is a single string, an element is not a sentence, or a
+            word is empty or contains a space.
 
     Example:
         >>> from t2t_keras.data.tree_tokenizer import TreeTokenizer
@@ -143,20 +116,7 @@ class Parser(SearchPredictor):
         return 2 if self.tokenizer.copy_words else 1
 
     def __call__(self, sentences: Texts | list[list[str]]) -> list[str]:
-        """Returns the best parse of each sentence.
-
-        Args:
-            sentences: str each, words separated by spaces, in a list, a generator, a NumPy array,
-                a pandas column, a string tensor or a `tf.data.Dataset`; or a list of lists of
-                words.
-
-        Returns:
-            List of str, one tree on a line each.
-
-        Raises:
-            InputError: if sentences is a single string, an element is not a sentence, or a word is
-                empty or contains a space.
-        """
+        """Returns the best parse of each sentence, one tree on a line each."""
         return [best.text for [best] in self.n_best(sentences, 1)]
 
     @staticmethod
@@ -170,28 +130,18 @@ class Parser(SearchPredictor):
         return [parse_tree(text) for text in self(sentences)]
 
     def n_best(self, sentences: Texts | list[list[str]], n: int | None = None) -> list[list[Parse]]:
-        """Returns the n best parses of each sentence, best first.
+        """Returns the n best parses of each sentence, best first; n: None for beam_size.
 
-        Args:
-            sentences: as in a call.
-            n: int up to beam_size; beam_size if None.
-
-        Returns:
-            A list of n `Parse` for each sentence; a score of -inf marks a missing parse.
+        A score of -inf marks a missing parse.
 
         Raises:
-            InputError: if n is out of range, or sentences are invalid.
+            InputError: if n is out of range, or as in a call.
         """
         rows, _ = self.best_rows(n, text=tf.constant(self.as_list(sentences), tf.string))
         return [[Parse(*pair) for pair in row] for row in rows]
 
     def parse(self, texts: tf.Tensor, n_best: int = 1) -> Parses:
-        """Parses inside a graph.
-
-        Args:
-            texts: string [batch], words separated by spaces.
-            n_best: int up to beam_size.
-        """
+        """Parses texts, string [batch], words separated by spaces, inside a graph."""
         words = _words(texts)  # [batch, (words)]
         kept = words[:, : self.max_words]
         source_ids = self._source_ids(kept)
@@ -237,24 +187,15 @@ class Parser(SearchPredictor):
         settings, model = self.settings, self.model
         if settings.constrained:
             model = ConstrainedModel(model, automaton)
-        return self.find(
-            model,
-            source_ids,
-            automaton.max_lengths,
-            n_best=n_best,
-            length_penalty=settings.length_penalty,
-        )
+        options = {"n_best": n_best, "length_penalty": settings.length_penalty}
+        return self.find(model, source_ids, automaton.max_lengths, **options)
 
     def _bracketed(self, ids, words):
-        """Returns trees in bracket notation.
+        """Returns trees in bracket notation, string [batch, n_best].
 
         Args:
             ids: int32 [batch, n_best, length], linearized trees, then the end and padding.
-            words: RaggedTensor string [batch, (words)]; words beyond `max_words` are attached
-                under the outermost bracket.
-
-        Returns:
-            string [batch, n_best].
+            words: RaggedTensor string [batch, (words)], also those beyond `max_words`.
         """
         first_closer, first_tag = self.tokenizer.first_closer, self.tokenizer.first_tag
         takes = (ids >= first_tag) & (ids < self.tokenizer.target_size)
@@ -306,15 +247,15 @@ def score_parses(
     Punctuation is left out: the words that the gold trees tag as punctuation.
 
     Args:
-        parses: list of str, one tree on a line each, empty if there is no parse.
-        gold: list of `Tree`, those of `read_treebank` with `keep_empty`.
-        parameters: `bracketing.Parameters`, as for `bracketing.score_trees`.
+        parses: one tree on a line each, empty if there is no parse.
+        gold: trees of `read_treebank` with `keep_empty`.
+        parameters: as for `bracketing.score_trees`.
 
     Returns:
         Dict of float, in percent: f1; f1_of_all, which counts a sentence without a parse as one
-        without brackets, while EVALB skips it; exact; and well_formed, sentences that have a
-        parse, or no words. Also `errors`, the number of sentences whose words differ (no figure
-        includes them), and "all" and "length_40", the dicts of `bracketing.score_trees`.
+            without brackets, while EVALB skips it; exact; and well_formed, sentences that have a
+            parse, or no words. Also `errors`, the number of sentences whose words differ (no figure
+            includes them), and "all" and "length_40", the dicts of `bracketing.score_trees`.
 
     Raises:
         InputError: as `bracketing.score_trees`, or if a parse is not the text of a tree.

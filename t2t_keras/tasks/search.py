@@ -165,7 +165,8 @@ class SearchPredictor(Predictor):
             prefix_ids, constraint: as for `beam_search`; samples have no `reserved` tokens.
             has_text: bool [batch, source], with it hypotheses have `TokenRecords`; or None.
             draws: whether to draw one sample of each source.
-            **options: further arguments of `beam_search` or `sample`.
+            **options: further arguments of `beam_search` or `sample`, whose seeds are int32
+                [batch, 2], or [batch] in place of pairs with 0.
         """
         rules = rules_of(self.settings, self.tokenizer.eos_id)
         reserved = None if constraint is None else constraint.reserved
@@ -186,6 +187,8 @@ class SearchPredictor(Predictor):
             options["loop"] = CompiledLoop(model)
         with ops.with_step_products(**self.step_products()):
             if draws:
+                if options["seeds"].shape.rank == 1:
+                    options["seeds"] = tf.pad(options["seeds"][:, tf.newaxis], [[0, 0], [0, 1]])
                 return sample(model.step, state, banned=reserved, **options)
             return beam_search(
                 model.step,

@@ -47,12 +47,11 @@ class Translator(GraphTranslator):
         **settings: see below, such as beam_size=8. They are also attributes. Like the model they
             may be replaced; the next call then traces new graphs.
 
-    Call arguments:
-        texts: str each, in any iterable, string tensor or `tf.data.Dataset`; they are one batch,
-            and `predict` takes any number of them.
-        prefix: the beginning of each translation, in the same forms as texts; None: none.
-        terms: {source phrase: target phrase}, or `Terms`: a translation contains the target phrase
-            if the text contains the source phrase, see `tasks.terms`; None: none.
+    Call arguments, also those of the methods:
+        texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor or
+            a `tf.data.Dataset`. They are one batch; for more than about 100 use `predict`.
+        prefix: the beginning of each translation, in the same forms; "" or None: none.
+        terms: {source phrase: target phrase} for all texts, or `Terms`, see `tasks.terms`.
         source_language, target_language: for a model of many languages, whose codes are
             `languages`: a code for all texts, or one for each in the same forms as texts. None: a
             bilingual model, or a model that does not read the source language.
@@ -61,13 +60,14 @@ class Translator(GraphTranslator):
         List of str, the best translation of each text.
 
     Attributes:
-        settings: `TranslatorSettings`.
         languages: `LanguageTemplate` of the tokenizer; None for a bilingual model.
         protection: see `GraphTranslator`.
 
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
-            differ.
+            differ. In a call: if texts is a single string, an element is not a string, prefix has
+            another length, a term is invalid or longer than a translation may be, a language is
+            missing or unknown, or the model has no languages.
 
     Example:
         >>> translator = t2t.Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
@@ -89,23 +89,7 @@ class Translator(GraphTranslator):
         source_language: Languages = None,
         target_language: Languages = None,
     ) -> list[str]:
-        """Returns the best translation of each text.
-
-        Args:
-            texts: str each, in a list, a generator, a NumPy array, a pandas column, a string tensor
-                or a `tf.data.Dataset`. They are one batch; for more than about 100 use `predict`.
-            prefix: the beginning of each translation, in the same forms as texts; "" or None: none.
-            terms: {source phrase: target phrase} for all texts, see `tasks.terms`; None: none.
-            source_language, target_language: see `Translator`.
-
-        Returns:
-            List of str.
-
-        Raises:
-            InputError: if texts is a single string, an element is not a string, prefix has another
-                length, a term is invalid or longer than a translation may be, a language is missing
-                or unknown, or the model has no languages.
-        """
+        """Returns the best translation of each text; arguments and errors as of `Translator`."""
         rows = self.n_best(texts, 1, prefix, False, terms, source_language, target_language)
         return [best.text for [best] in rows]
 
@@ -117,20 +101,7 @@ class Translator(GraphTranslator):
         source_language: Languages = None,
         target_language: Languages = None,
     ) -> list[str]:
-        """Returns what a call returns, for any number of texts.
-
-        Args:
-            texts, source_language, target_language: as in a call.
-            batch_size: texts of similar length that are computed together. None: 64 on CPUs; on
-                GPUs as many as have 32,768 characters, up to 1,024.
-            verbose: 1 shows a progress bar.
-
-        Returns:
-            List of str, in the order of the texts.
-
-        Raises:
-            InputError: as in a call.
-        """
+        """Returns what a call returns, for any number of texts; see `Predictor.predict`."""
         texts = self.as_list(texts)
         languages = language_codes(self.languages, len(texts), source_language, target_language)
         if not languages:
@@ -156,14 +127,13 @@ class Translator(GraphTranslator):
         """Returns the n best translations of each text, best first.
 
         Args:
-            texts, prefix, terms, source_language, target_language: as in a call.
-            n: int up to beam_size; beam_size if None.
+            n: up to beam_size; beam_size if None.
             unique: whether to keep only the best of hypotheses with equal texts; a text has several
                 segmentations into tokens.
 
         Returns:
-            A list of n `Translation` for each text; a score of -inf marks a missing one.
-            With `unique` there may be fewer than n.
+            A list of n `Translation` for each text, with `unique` perhaps fewer; a score of -inf
+            marks a missing one.
             If fewer than n hypotheses finish within twice the steps of the best one, the last
             translations are unfinished.
 
@@ -189,15 +159,6 @@ class Translator(GraphTranslator):
         the white space and line breaks between them unchanged. A sentence longer than
         `max_source_length` is divided; no text is dropped. Protected spans, such as "{name}", "<b>"
         and addresses, come through unchanged, each once; see `tasks.spans`.
-
-        Args:
-            texts, terms, source_language, target_language: as in a call.
-
-        Returns:
-            List of str.
-
-        Raises:
-            InputError: as in a call.
         """
         inputs = self._inputs(texts, source_language, target_language, terms)
         found = ask(self.run, "document_terms" if "terms" in inputs else "document", **inputs)
@@ -216,14 +177,8 @@ class Translator(GraphTranslator):
         Each token has its log-probability and the part of the source that it attends to most, from
         the search itself. A search without them does not compute them.
 
-        Args:
-            texts, n, prefix, source_language, target_language: as for `n_best`.
-
         Returns:
-            A list of n `DetailedTranslation` for each text.
-
-        Raises:
-            InputError: if `n_best` raises it.
+            A list of n `DetailedTranslation` for each text; n and errors as for `n_best`.
         """
         n = self.check_n(n)
         inputs = self._inputs(texts, source_language, target_language, prefix=prefix)
@@ -248,17 +203,14 @@ class Translator(GraphTranslator):
         (Edunov et al. 2018).
 
         Args:
-            texts: as in a call.
             n: samples of each text.
-            seed: int from -2³¹ to 2³¹ - 1, or one for each text. Random numbers of sample j of text
-                i follow from (seed, n · i + j), or with a seed for each text from (seed[i], j). The
+            seed: from -2³¹ to 2³¹ - 1, or one for each text. Random numbers of sample j of text i
+                follow from (seed, n · i + j), or with a seed for each text from (seed[i], j). The
                 same numbers and the same text give the same sample in any batch.
-            temperature: number above 0 by which logits are divided: lower values make likely tokens
-                more likely.
+            temperature: above 0, divides logits: lower values make likely tokens more likely.
             top_k: draw from the k most likely tokens only; None: from all.
-            top_p: number above 0, draw from the fewest tokens whose total probability is at least
-                top_p, after temperature and top_k; None: from all.
-            source_language, target_language: as in a call.
+            top_p: above 0, draw from the fewest tokens whose total probability is at least top_p,
+                after temperature and top_k; None: from all.
 
         Returns:
             A list of n `Translation` for each text, in the order drawn. The score uses the model's
@@ -282,10 +234,9 @@ class Translator(GraphTranslator):
         """Returns the log-probabilities of given translations, inside a graph or outside.
 
         Args:
-            texts: string [batch], or outside of a graph a list of str.
-            translations: a translation of each text, in the same form; each is truncated to the
-                length of the longest translation that a search may return.
-            source_language, target_language: string [batch], or outside of a graph as in a call.
+            texts: as in a call; inside of a graph all arguments are string [batch].
+            translations: one of each text, in the same form; each is truncated to the length of the
+                longest translation that a search may return.
 
         Returns:
             `Scores`. A search's score is log P / length penalty.
@@ -293,10 +244,10 @@ class Translator(GraphTranslator):
         Raises:
             InputError: if there is not one translation for each text, or as in a call.
         """
+        languages = {"source_language": source_language, "target_language": target_language}
         if tf.inside_function():
-            return super().score(texts, translations, source_language, target_language)
-        inputs = self._inputs(texts, source_language, target_language, translations=translations)
-        found = self.run("score", **inputs)
+            return super().score(texts, translations, **languages)
+        found = self.run("score", **self._inputs(texts, **languages, translations=translations))
         return Scores(found["log_probability"], found["tokens"])
 
     def align(
@@ -306,25 +257,18 @@ class Translator(GraphTranslator):
         source_language: Languages = None,
         target_language: Languages = None,
     ) -> Alignment:
-        """Returns the cross-attention of given translations, inside a graph or outside.
-
-        Args:
-            texts, translations, source_language, target_language: as for `score`.
-
-        Raises:
-            InputError: if `score` raises it.
-        """
+        """Returns the cross-attention of given translations; arguments and errors as of `score`."""
+        languages = {"source_language": source_language, "target_language": target_language}
         if tf.inside_function():
-            return super().align(texts, translations, source_language, target_language)
-        inputs = self._inputs(texts, source_language, target_language, translations=translations)
+            return super().align(texts, translations, **languages)
+        inputs = self._inputs(texts, **languages, translations=translations)
         return Alignment(**self.run("align", **inputs))
 
     def _inputs(self, texts, source_language, target_language, terms=None, **others):
         """Returns the inputs of a request, {name: string [batch]}; terms only if a text has some.
 
-        Args:
-            texts, source_language, target_language, terms: as in a call.
-            **others: prefix or translations of the texts; None: empty ones.
+        Args: those of a call; others, such as prefix, are strings of the texts, or None: empty
+        ones.
         """
         texts = as_tensor(texts)
         count = len(texts)

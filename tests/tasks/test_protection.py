@@ -238,9 +238,11 @@ def test_without_placeholders_or_room_for_them_documents_go_by_alignment():
 def test_samples_have_no_placeholders(translator, monkeypatch):
     monkeypatch.setattr(translator, "_as_texts", lambda found, *_: found.ids)
     count = 6 * len(tiny.LINES)
-    numbers = (tf.fill([count], x) for x in (1.0, 0, 1.0))
-    seeds = tf.constant([[i, 0] for i in range(count)])
-    drawn = translator.draw(tf.constant(tiny.LINES * 6), seeds, *numbers)
+    options = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    options = {name: tf.fill([count], x) for name, x in options.items()} | {
+        "seeds": tf.range(count)
+    }
+    drawn = translator.draw(tf.constant(tiny.LINES * 6), **options)
     assert tf.math.count_nonzero(drawn) > 3 * count
     assert not np.isin(drawn, translator.tokenizer.placeholder_ids).any()
 
