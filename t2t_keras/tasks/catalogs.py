@@ -53,16 +53,11 @@ class _Place:
 
 @dataclasses.dataclass
 class Report:
-    """What became of the entries of a catalog.
+    """What became of the entries of a catalog."""
 
-    Attributes:
-        translated: int, entries that were filled.
-        kept: int, entries that had a translation.
-        left: {reason: entries that stay untranslated}.
-    """
-
-    translated: int = 0
-    kept: int = 0
+    translated: int = 0  # entries that were filled
+    kept: int = 0  # entries that had a translation
+    # {reason: entries that stay untranslated}
     left: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
     def __str__(self):
@@ -136,11 +131,9 @@ class Catalog:
         self.texts = [_Source(text).read for n in self._wanted for text in self._sources(n)]
 
     def fill(self, translations: Sequence[str], fuzzy: bool = True) -> tuple[str, Report]:
-        """Returns the text of the file with translations in it, and a `Report`.
+        """Returns the text of the file with translations, one of each of `texts`, and a `Report`.
 
-        Args:
-            translations: str for each of `texts`.
-            fuzzy: whether filled entries are marked fuzzy, the convention for machine translation.
+        Args: fuzzy, whether filled entries are marked so, the convention for machine translation.
         """
         translations = iter(translations)
         lines, report = list(self._lines), Report(kept=len(self._entries) - len(self._wanted))
@@ -221,15 +214,13 @@ def translate_catalog(
     fuzzy: bool = True,
     retranslate: bool = False,
 ) -> Report:
-    """Writes a catalog whose entries without a translation are filled.
+    """Writes a catalog, a file `.po` or `.pot`, whose entries without a translation are filled.
 
     Args:
-        path: path of a file `.po` or `.pot`.
-        output: path of the file to write.
+        path, output: of the file to read, and to write.
         translate: function of texts to their translations, such as `translator.documents`, which
             keeps placeholders and markup.
-        fuzzy: see `Catalog.fill`.
-        retranslate: see `Catalog`.
+        fuzzy, retranslate: see `Catalog`.
 
     Raises:
         InputError: see `Catalog`; nothing is written then.
@@ -242,15 +233,12 @@ def translate_catalog(
 
 
 class _Source:
-    """A text of a catalog: what of it is translated, and what its translation gets back.
-
-    Attributes:
-        read: str, the text without an accelerator and without white space at both ends.
-    """
+    """A text of a catalog: what of it is translated, and what its translation gets back."""
 
     def __init__(self, text):
         self.before, core, self.after = re.fullmatch(r"(?s)(\s*)(.*?)(\s*)", text).groups()
-        self._core, self._mark, self.read = core, "", core
+        self._core, self._mark = core, ""
+        self.read = core  # without an accelerator and without white space at both ends
         outside = _blanked(core)
         marks = [found.start() for found in _ACCELERATOR.finditer(outside)]
         if len(marks) == 1 and _is_accelerator(outside, marks[0]):

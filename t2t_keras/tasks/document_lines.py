@@ -115,8 +115,7 @@ class _LinesAhead:
     def _partner(self, pattern, line, column):
         """Returns where the match ends that closes the one at a place, or None.
 
-        Args:
-            pattern: bytes, of opening marks, a group, and closing ones.
+        The pattern, bytes, has a group of opening marks, and closing ones.
         """
         at, opened, closed = self._pairs.get(pattern, (0, [], {}))
         if at <= line:

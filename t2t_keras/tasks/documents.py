@@ -79,10 +79,9 @@ def translate_documents(texts, translate, is_too_long, text_language="", pattern
             have marks of spans, see `spans.put_spans`.
         is_too_long: function of sentences, string [rows], to bool [rows], whether `translate` would
             truncate them; these are divided, see `divide_long`.
-        text_language: str, see `split_sentences`.
-        pattern: str, see `spans.mask`.
-        inputs: string [batch] each, further inputs of `translate`, such as the texts' languages;
-            bytes that are not UTF-8 count as U+FFFD.
+        text_language: see `split_sentences`.
+        pattern: see `spans.mask`.
+        inputs: string [batch] each, further inputs of `translate`, such as the texts' languages.
 
     Returns:
         string [batch].
@@ -129,7 +128,7 @@ def split_sentences(texts, text_language=""):
 
     Args:
         texts: string [batch], with marks of spans.
-        text_language: str, a key of `ABBREVIATIONS`; "": the abbreviations of all languages.
+        text_language: a key of `ABBREVIATIONS`; "": the abbreviations of all languages.
 
     Returns:
         RaggedTensor string [batch, (segments)]. A segment is a sentence and the white space around
@@ -168,9 +167,6 @@ def divide_long(segments, is_too_long):
     Args:
         segments: RaggedTensor string [batch, (segments)], sentences with white space around them.
         is_too_long: function of sentences, string [rows], to bool [rows].
-
-    Returns:
-        RaggedTensor of more segments.
     """
 
     def long(values):
@@ -240,10 +236,7 @@ def _with_spaces(translations, after, rows, has_words):
 
 
 def _strip(texts):
-    """Splits texts into the part before, the text itself, and the part after: string [rows] each.
-
-    The outer parts are white space, and marks that do not stand for words.
-    """
+    """Splits off white space and marks other than `WORD`: what is before, the text, what is after."""
     outside = rf"[{_BETWEEN}{_INLINE}{spans.BLOCK}]"
     rest = tf.strings.regex_replace(texts, rf"^(?:{_BYTE_ORDER_MARK}|\|[ \t]|{outside})+", "")
     stripped = tf.strings.regex_replace(rest, rf"(?:[ \t]\||{outside})+$", "")

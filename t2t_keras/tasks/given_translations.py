@@ -1,8 +1,4 @@
-"""Computations with a given translation, by one pass of teacher forcing.
-
-`sequence_log_prob` is its log-probability, `align` returns the spans of the source that its tokens
-attend to.
-"""
+"""Computations with a given translation, by one pass of teacher forcing: log P and attention."""
 
 from typing import NamedTuple
 
@@ -36,18 +32,15 @@ class Scores(NamedTuple):
 def sequence_log_prob(
     model, source_ids, target_ids, start_id, free_prefix=0, vocab_size=_VOCABULARY
 ):
-    """Returns the log-probability of targets, summed over their tokens in float32.
+    """Returns the `Scores` of targets: log P is summed over their tokens in float32.
 
     Args:
         model: function of a dict of source_ids and target_ids, to logits [batch, target, vocab].
-        source_ids: int32 [batch, source], each source with its end token, then 0.
-        target_ids: int32 [batch, target], each target with its end token, then 0.
+        source_ids, target_ids: int32 [batch, source] and [batch, target], each row with its end
+            token, then 0.
         start_id: int, the decoder's first input.
         free_prefix: int, the first tokens of each target that are certain, log P 0.
         vocab_size: int, the width of the logits; the larger, the fewer rows are computed together.
-
-    Returns:
-        `Scores`.
     """
     inputs = {"source_ids": source_ids, "target_ids": shift_right(target_ids, start_id)}
     counts = ops.is_token(target_ids) & (ops.arange(tf.shape(target_ids)[1]) >= free_prefix)
@@ -59,10 +52,8 @@ def log_prob(model, inputs, labels, counts, vocab_size=_VOCABULARY):
     """Returns the log-probability of some labels of each row, float32 [batch].
 
     Args:
-        model, vocab_size: as for `sequence_log_prob`.
-        inputs: dict of int32 [batch, ...], the inputs of the model.
-        labels: int32 [batch, length].
-        counts: bool [batch, length], whether a label is one of them.
+        model, vocab_size: as for `sequence_log_prob`; inputs: of the model, int32 [batch, ...].
+        labels, counts: int32 and bool [batch, length], and whether a label is one of them.
     """
     batch, length = tf.unstack(tf.shape(labels))
     positions = _MAX_POSITIONS * _VOCABULARY // max(vocab_size, _VOCABULARY)
@@ -100,16 +91,13 @@ class Alignment(NamedTuple):
 
 
 def align(model, tokenizer, source, target_ids):
-    """Aligns translations with their sources by cross-attention.
+    """Returns the `Alignment` of translations with their sources by cross-attention.
 
     Args:
         model: `Transformer`, or a model whose call returns `AttentionWeights`.
         tokenizer: `Tokenizer`.
         source: `TokenOffsets`, dense [batch, source], of the sources.
         target_ids: int32 [batch, target], each target with its end token, then 0.
-
-    Returns:
-        `Alignment`.
     """
     decoder_ids = shift_right(target_ids, tokenizer.bos_id)
     inputs = {"source_ids": source.ids, "target_ids": decoder_ids}

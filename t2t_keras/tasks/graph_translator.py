@@ -192,19 +192,14 @@ class GraphTranslator(SearchPredictor):
 
     def translate_tokens(self, texts, prefixes=None, n_best=1, **languages):
         """Returns the `TokenTranslations` of texts; arguments as for `translate`."""
+        languages = self._language_inputs(texts, **languages)
+        source_ids, prefix_ids, truncated = self._encoded(texts, prefixes, *languages)
         with ops.on_host():
-            first, target_first = self.first_ids(**languages)
-            truncated = self.sources.encode(texts, first).truncated
-            sources = self.sources.encode_with_offsets(texts, first)
-            prefix_ids, clipped = self._prefix_ids(sources.ids, prefixes, target_first)
-        found = self.find(
-            n_best=n_best,
-            has_text=sources.ends > sources.starts,
-            **self._stops,
-            **self._conditions(sources.ids, prefix_ids),
-        )
+            sources = self.sources.encode_with_offsets(texts, self.first_ids(*languages)[0])
+        conditions = self._conditions(source_ids, prefix_ids) | self._stops
+        found = self.find(n_best=n_best, has_text=sources.ends > sources.starts, **conditions)
         with ops.on_host():
-            return describe_tokens(found, sources, self.tokenizer.target, truncated | clipped)
+            return describe_tokens(found, sources, self.tokenizer.target, truncated)
 
     def draw(self, texts, source_language=None, target_language=None, **options):
         """Returns one sample for each text of string [batch], a `TranslationBatch` [batch, 1].
@@ -212,9 +207,8 @@ class GraphTranslator(SearchPredictor):
         Args:
             **options: seeds, temperature, top_k, top_p, see `find`.
         """
-        source_ids, prefix_ids, truncated = self._encoded(
-            texts, None, source_language, target_language
-        )
+        languages = source_language, target_language
+        source_ids, prefix_ids, truncated = self._encoded(texts, None, *languages)
         found = self.find(draws=True, **options, **self._conditions(source_ids, prefix_ids))
         return self._as_texts(found, 1, truncated)
 
@@ -235,8 +229,8 @@ class GraphTranslator(SearchPredictor):
         """
         self.check_documents()
         with ops.on_host():  # checks also what documents without a sentence do not read
-            checked = [x for x in self.first_ids(**languages) if x is not None]
-            inputs = () if self.languages is None else [languages.get(name) for name in _LANGUAGES]
+            inputs = self._language_inputs(texts, **languages)
+            checked = [x for x in self.first_ids(*inputs) if x is not None]
             if terms is not None:
                 index = TermIndex(terms)
                 checked.append(index.keys)
@@ -265,13 +259,9 @@ class GraphTranslator(SearchPredictor):
             first, _ = self.first_ids(*self._any_languages(sentences))
             return marked.sources.encode(protection.as_read(sentences, room), first).truncated
 
+        language, pattern = self.settings.text_language, self.settings.protected_pattern
         return translate_documents(
-            texts,
-            translate_sentences,
-            is_too_long,
-            self.settings.text_language,
-            self.settings.protected_pattern,
-            inputs,
+            texts, translate_sentences, is_too_long, language, pattern, inputs
         )
 
     def check_documents(self):

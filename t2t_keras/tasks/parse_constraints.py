@@ -58,29 +58,20 @@ class _Kinds(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BracketAutomaton:
-    """The automaton for one batch of sentences.
-
-    Args:
-        tokenizer: `TreeTokenizer`.
-        counts: int32 [batch], words of each sentence.
-        word_ids: int32 [batch, longest + 1], their ids.
-        tags: int32 [batch, longest + 1], the only valid tag symbol of each word, 0 for any of
-            `free_tags`, -1 for any tag.
-        free_tags: bool [target_size + 1].
-        max_lengths: int32 [batch], maximum tokens of each tree, including the end; at least one
-            token for each word (two with echoes) and `search_settings.MIN_EXTRA_TOKENS`.
-        max_depth: int, maximum number of open brackets.
-        max_opened: int, maximum number of brackets opened in a row.
-    """
+    """The automaton for one batch of sentences."""
 
     tokenizer: TreeTokenizer
-    counts: tf.Tensor
-    word_ids: tf.Tensor
+    counts: tf.Tensor  # int32 [batch], words of each sentence
+    word_ids: tf.Tensor  # int32 [batch, longest + 1], their ids
+    # int32 [batch, longest + 1], the only valid tag symbol of each word, 0 for any of `free_tags`,
+    # -1 for any tag
     tags: tf.Tensor
-    free_tags: tf.Tensor
+    free_tags: tf.Tensor  # bool [target_size + 1]
+    # int32 [batch], maximum tokens of each tree, including the end; at least one token for each
+    # word (two with echoes) and `search_settings.MIN_EXTRA_TOKENS`
     max_lengths: tf.Tensor
-    max_depth: int
-    max_opened: int
+    max_depth: int  # maximum number of open brackets
+    max_opened: int  # maximum number of brackets opened in a row
 
     @property
     def _echo(self):
@@ -181,14 +172,14 @@ class BracketAutomaton:
         return _Kinds(label, opens, closes, takes, symbols == self._echo)
 
     def accepts(self, ids):
-        """Tests which sequences are valid trees.
+        """Returns which sequences are valid trees, bool [batch, beams].
 
         Args:
             ids: int32 [batch, beams, length]; tokens after the end are ignored.
 
         Returns:
-            bool [batch, beams], and the sequences as symbols, int32 [batch, beams, length], 0 for
-            ids that are not symbols.
+            Also the sequences as symbols, int32 [batch, beams, length], 0 for ids that are not
+            symbols.
         """
         ends = tf.cast(ids == self.tokenizer.eos_id, tf.int32)
         before_end = tf.cumsum(ends, axis=2, exclusive=True) == 0  # [batch, beams, length]

@@ -46,46 +46,30 @@ _UNIT = _UNIT.replace("_", spans.WORD)
 
 
 def protection_of(tokenizer):
-    """Returns the protection of spans for a tokenizer.
-
-    Returns:
-        `ByPlaceholders` if its vocabulary contains placeholders, else `ByAlignment`.
-    """
+    """Returns `ByPlaceholders` if a tokenizer's vocabulary contains some, else `ByAlignment`."""
     placeholder_ids = getattr(tokenizer, "placeholder_ids", ())
     return ByPlaceholders(placeholder_ids) if placeholder_ids else ByAlignment()
 
 
 class ByAlignment:
-    """Protection of spans by alignment, for any vocabulary. The model reads no marks.
-
-    Attributes:
-        reads_marks: bool, whether the model reads marks.
-    """
+    """Protection of spans by alignment, for any vocabulary. The model reads no marks."""
 
     reads_marks = False
 
     def as_read(self, sentences, room):
-        """Returns sentences with marks as the model reads them.
+        """Returns sentences with marks, string [rows], as the model reads them; see `number_marks`.
 
-        Args:
-            sentences: string [rows], with marks.
-            room: int, placeholders that a translation has room for.
-
-        Returns:
-            string [rows]; here the sentences, of placeholders see `number_marks`.
+        Args: room, int, placeholders that a translation has room for.
         """
         return sentences
 
     def translate(self, sentences, translate, align, *inputs, room, find_terms=None):
-        """Translates sentences with marks in them.
+        """Translates sentences with marks, string [rows], to translations with marks.
 
         Args:
             sentences, translate, align, *inputs, find_terms: as for `translate_around`; texts of
                 these functions may contain marks of placeholders.
             room: as for `as_read`. A sentence with more marks is translated by alignment.
-
-        Returns:
-            string [rows], translations with marks.
         """
         return translate_around(sentences, translate, align, *inputs, find_terms=find_terms)
 
@@ -94,18 +78,12 @@ class ByAlignment:
 
         With placeholders each appears exactly as often as in the source, and no others appear.
 
-        Args:
-            source_ids: int32 [batch, source].
-            tokenizer: `Tokenizer` of the targets.
+        Args: source_ids, int32 [batch, source]; tokenizer, the `Tokenizer` of the targets.
         """
 
 
 class ByPlaceholders(ByAlignment):
-    """Protection of spans by placeholders.
-
-    Args:
-        placeholder_ids: range, tokens of the placeholders, at least one.
-    """
+    """Protection of spans by placeholders; placeholder_ids: range, at least one token."""
 
     reads_marks = True
 
@@ -142,14 +120,7 @@ def number_marks(sentences, most):
     """Numbers the marks of spans that stand for words: the k-th of a sentence is placeholder k.
 
     A space separates a mark from an adjacent letter, so that the tokens of a word do not depend on
-    its marks.
-
-    Args:
-        sentences: string [rows].
-        most: int, maximum marks of a sentence; a sentence with more stays unchanged.
-
-    Returns:
-        string [rows].
+    its marks. Sentences, string [rows], with more than `most` marks stay unchanged.
     """
     parts, is_mark = split_by_pattern(sentences, spans.WORD)
     rows = parts.value_rowids()
@@ -215,18 +186,14 @@ def _touches(sentences):
 class WordAlignment(NamedTuple):
     """Tokens of a translation: their positions, and the parts of the source aligned to them.
 
-    Attributes:
-        starts, ends: int32 [batch, target], characters of the translation; 0, 0 for padding.
-        spans: int32 [batch, target, 2], begin and end of characters of the source.
-        weights: float32 [batch, target, source], attention of each token to the source's tokens.
-        source_starts, source_ends: int32 [batch, source], characters of the source's tokens.
+    Positions are characters; padding has 0, 0.
     """
 
-    starts: tf.Tensor
+    starts: tf.Tensor  # int32 [batch, target], of the translation
     ends: tf.Tensor
-    spans: tf.Tensor
-    weights: tf.Tensor = None
-    source_starts: tf.Tensor = None
+    spans: tf.Tensor  # int32 [batch, target, 2], begin and end in the source
+    weights: tf.Tensor = None  # float32 [batch, target, source], attention to the source's tokens
+    source_starts: tf.Tensor = None  # int32 [batch, source], of the source's tokens
     source_ends: tf.Tensor = None
 
 
@@ -361,10 +328,7 @@ def _replace(translations, alignment, starts, ends, targets):
 def _spliced(texts, rows, starts, ends, others):
     """Returns texts, string [rows], with others instead of some of their characters.
 
-    Args:
-        rows: integers [edits], the text of each edit, in order.
-        starts, ends: int32 [edits], characters.
-        others: string [edits].
+    Args: rows, integers [edits] in order, the text of each edit; starts, ends: int32 [edits].
     """
     begins, _ = neighbors(rows, ends, 0)
     starts = tf.maximum(starts, begins)
@@ -379,27 +343,17 @@ def _spliced(texts, rows, starts, ends, others):
 
 
 class _Marks(NamedTuple):
-    """Sentences and the marks that were taken out of them.
+    """Sentences and the marks that were taken out of them, as runs."""
 
-    Attributes:
-        texts: string [rows], the sentences without marks.
-        runs: RaggedTensor string [rows, (runs)], marks with only white space between them.
-        after: RaggedTensor int32 [rows, (runs)], the character at which the text before it ends; -1
-            if there is none.
-        before: RaggedTensor int32 [rows, (runs)], the character at which the text after it begins;
-            -1 if there is none.
-        opens: RaggedTensor bool [rows, (runs)], whether a run belongs to the word after it.
-        spaces: RaggedTensor bool [rows, (runs), 2], whether white space is before and after it.
-        letters: RaggedTensor bool [rows, (runs), 2], whether letters are before and after it.
-    """
-
-    texts: tf.Tensor
-    runs: tf.RaggedTensor
-    after: tf.RaggedTensor
-    before: tf.RaggedTensor
-    opens: tf.RaggedTensor
-    spaces: tf.RaggedTensor
-    letters: tf.RaggedTensor
+    texts: tf.Tensor  # string [rows], the sentences without marks
+    runs: tf.RaggedTensor  # string [rows, (runs)], marks with only white space between them
+    after: (
+        tf.RaggedTensor
+    )  # int32 [rows, (runs)], where the text before it ends; -1: none
+    before: tf.RaggedTensor  # int32 [rows, (runs)], where the text after it begins; -1: none
+    opens: tf.RaggedTensor  # bool [rows, (runs)], whether a run belongs to the word after it
+    spaces: tf.RaggedTensor  # bool [rows, (runs), 2], whether white space is before and after it
+    letters: tf.RaggedTensor  # bool [rows, (runs), 2], whether letters are
 
 
 def _split_marks(sentences):
@@ -476,8 +430,8 @@ def _places(translations, lengths, alignment, marks):
     """Returns the character of the translation at which each run is put, int32 [rows, runs].
 
     An opening run goes before the word whose source begins nearest to the text after the run. Any
-    other run goes after the word whose source ends nearest to the text before it. Runs at an end
-    of the sentence stay there. All keep the order of the sentence.
+    other run goes after the word whose source ends nearest to the text before it. Runs at an end of
+    the sentence stay there. All keep the order of the sentence.
     """
     after, before = (x.to_tensor(-1) for x in (marks.after, marks.before))
     # A run inside of a word belongs to the word.
@@ -513,9 +467,7 @@ def _places(translations, lengths, alignment, marks):
 def _word_ends(translations, starts, ends):
     """Returns the beginnings of words at or before starts, and ends of words at or after ends.
 
-    Args:
-        translations: string [rows].
-        starts, ends: int32 [rows, runs], characters.
+    Starts and ends are characters of translations, string [rows]: int32 [rows, runs].
     """
     characters = tf.strings.unicode_split(translations, "UTF-8")
     flat = characters.values
@@ -533,13 +485,7 @@ def _word_ends(translations, starts, ends):
 
 
 def _characters_match(places, texts, pattern):
-    """Returns bool [rows, places]: whether the character of a text at a place matches.
-
-    Args:
-        places: int32 [rows, places], indices of characters.
-        texts: string [rows].
-        pattern: an RE2 pattern of one character.
-    """
+    """Returns whether the character of a text at a place matches a pattern, bool [rows, places]."""
     characters = tf.strings.unicode_split(texts, "UTF-8")
     matches = tf.strings.regex_full_match(characters.values, pattern)
     matches = tf.pad(characters.with_values(matches).to_tensor(False), [[0, 0], [0, 1]])

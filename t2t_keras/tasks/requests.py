@@ -3,7 +3,8 @@
 A class of predictors has a table of rows, `RequestKind`, for instance `Translator.requests`. All
 that asks a predictor is made of it: its Python methods (`Predictor.run`), the signatures of an
 export and their verification (`serving`), and the modes of the commands (`pipelines.modes`). To add
-a request, write its graph and its row; a new input, such as `TEXT`, is a row too.
+a request, write its graph and its row, and describe it in `serving/README.md`; a new input, such as
+`TEXT`, is a row too.
 """
 
 import dataclasses
@@ -39,7 +40,7 @@ class RequestKind:
     """A kind of request: its inputs, how it is answered, and the meaning of the outputs."""
 
     # function of a predictor and of the inputs by name, tensors, to {output: tensor [batch, ...]},
-    # inside a graph. Its docstring describes inputs and outputs
+    # inside a graph
     graph: Callable
     inputs: tuple  # of `Input`: a signature requires all of them, as requests over REST give all
     outputs: tuple = ()  # names of the outputs of a signature; (): all

@@ -19,15 +19,10 @@ class Translation(NamedTuple):
 
 
 class TranslationBatch(NamedTuple):
-    """The translations of a batch, as tensors.
+    """The translations of a batch, as tensors."""
 
-    Attributes:
-        texts: string [batch, n_best], best first.
-        scores: float32 [batch, n_best]; -inf if a sentence has no further translation.
-        truncated: bool [batch], whether the source was longer than the translator's limit, or the
-            prefix longer than the longest translation.
-    """
-
-    texts: tf.Tensor
-    scores: tf.Tensor
+    texts: tf.Tensor  # string [batch, n_best], best first
+    scores: tf.Tensor  # float32 [batch, n_best]; -inf if a sentence has no further translation
+    # bool [batch], whether the source was longer than the translator's limit, or the prefix longer
+    # than the longest translation
     truncated: tf.Tensor

@@ -30,15 +30,10 @@ and no search waits for hypotheses longer than 1.5 times the best finished one."
 
 @dataclasses.dataclass
 class Searches:
-    """What the searches of a predictor have in common, until a part of it is replaced.
+    """What the searches of a predictor have in common, until a part of it is replaced."""
 
-    Attributes:
-        calls: int, calls on a GPU so far.
-        without_xla: whether XLA failed to compile one.
-    """
-
-    calls: int = 0
-    without_xla: bool = False
+    calls: int = 0  # on a GPU so far
+    without_xla: bool = False  # whether XLA failed to compile one
 
 
 _SEED = settings_of(SamplingSettings)["seed"].allowed
@@ -47,8 +42,8 @@ _SEED = settings_of(SamplingSettings)["seed"].allowed
 class SearchPredictor(Predictor):
     """A predictor whose answers a beam search finds.
 
-    Its requests `serving_default` and `n_best` give the best answer to each text of a batch and
-    `beam_size` answers.
+    Its requests `serving_default` and `n_best` give the best answer and `beam_size` answers to each
+    text.
 
     Attributes:
         precompute: function (key, make) → tensor, which keeps tensors that depend only on weights,
@@ -95,9 +90,7 @@ class SearchPredictor(Predictor):
         return Range(1, beam_size, whole=True, most_name="beam_size").check("n", n)
 
     def best_rows(self, n, **inputs):
-        """Returns n answers to each text, best first, and the outputs of the request.
-
-        Each answer is (text, score), str and float.
+        """Returns n answers to each text, (str, float) with scores, best first, and all outputs.
 
         Args:
             n: int up to beam_size; None: beam_size.
@@ -118,7 +111,7 @@ class SearchPredictor(Predictor):
         ], found
 
     def drawn_rows(self, n, seed, temperature, top_k, top_p, **inputs):
-        """Returns n samples of each text, lists of (text, score), and the outputs of the request.
+        """Returns n samples of each text, (str, float) with their scores, and all outputs.
 
         Args:
             n, seed, temperature, top_k, top_p: as for `Translator.sample`.
@@ -212,16 +205,10 @@ class SearchPredictor(Predictor):
 
 
 def row_seeds(seed, count, n):
-    """Returns the two numbers of each sample's seed.
+    """Returns the two numbers of each sample's seed, a list of count · n pairs, text by text.
 
-    Args:
-        seed: int, or one for each text.
-        count: int, texts.
-        n: int, samples of each text.
-
-    Returns:
-        A list of count · n pairs, text by text: (seed, number of the row), or, if each text has its
-        own seed, (seed of the text, number of the sample).
+    They are (seed, number of the row), or, if each text has its own seed, (seed of the text, number
+    of the sample).
 
     Raises:
         InputError: if a seed is not a 32-bit integer, or there is not one for each text.

@@ -68,14 +68,9 @@ class Shortlist(NamedTuple):
         return cls(table, common, tokenizer.fingerprint()).measured(shards, translator)
 
     def measured(self, shards, translator):
-        """Returns the shortlist with the `token_cost` of a translator's weights.
+        """Returns the shortlist with the `token_cost` of a translator of the same ids.
 
-        Args:
-            shards: `Shards`; their first sentences are used for the measurement.
-            translator: `Translator` of the same ids.
-
-        Raises:
-            InputError: if `ShortlistTranslator` raises it.
+        The first sentences of the shards are used. It raises what `ShortlistTranslator` raises.
         """
         return self._replace(token_cost=_token_cost(ShortlistTranslator(translator, self), shards))
 
@@ -87,11 +82,7 @@ class Shortlist(NamedTuple):
 
     @classmethod
     def load(cls, path):
-        """Reads a file that `save` wrote.
-
-        Raises:
-            InputError: if the file is missing, damaged, or not a shortlist.
-        """
+        """Reads a file that `save` wrote; raises InputError if it is missing, damaged or other."""
         try:
             with np.load(local_path(path), allow_pickle=False) as arrays:
                 vocabulary, token_cost = str(arrays["vocabulary"]), float(arrays["token_cost"])
@@ -232,12 +223,7 @@ class _Candidates(NamedTuple):
 
 
 class _NarrowedModel:
-    """A `Transformer` for a search, with a list of candidates in place of its vocabulary.
-
-    Args:
-        model: `Transformer`.
-        candidates: `_Candidates` of a batch.
-    """
+    """A `Transformer` for a search, with the `_Candidates` of a batch in place of its words."""
 
     def __init__(self, model, candidates):
         self.model = model

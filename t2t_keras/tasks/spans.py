@@ -401,15 +401,11 @@ def _mark_kept(texts):
 
 
 def unmask(pieces, stands_for):
-    """Replaces marks by the spans and entities that they stand for.
-
-    Args:
-        pieces: string [pieces], the parts of masked texts.
-        stands_for: string [marks], the originals that `mask` returned.
+    """Replaces marks by the originals that `mask` returned, string [marks].
 
     Returns:
-        string [pieces]; and two RaggedTensors string [pieces, (marks)], the marks of each piece and
-        their originals.
+        string [pieces], the parts of masked texts; and two RaggedTensors string [pieces, (marks)],
+        the marks of each and their originals.
     """
     parts, is_mark = split_by_pattern(pieces, _MASKED)
     values = in_order(parts.values, is_mark, stands_for)
@@ -418,16 +414,11 @@ def unmask(pieces, stands_for):
 
 
 def put_spans(translations, marks, spans):
-    """Replaces the marks of translations by the spans of their sentences.
+    """Replaces the marks of translations, string [rows], by the spans of their sentences.
 
-    Args:
-        translations: string [rows]. The mark of placeholder k becomes the k-th of the spans that
-            stand for words. Any other mark becomes the next span of its kind. A mark without a
-            span is removed.
-        marks, spans: RaggedTensors string [rows, (marks)], of the sentences; see `unmask`.
-
-    Returns:
-        string [rows].
+    The mark of placeholder k becomes the k-th of the spans that stand for words. Any other mark
+    becomes the next span of its kind. A mark without a span is removed. Marks and spans are
+    RaggedTensors string [rows, (marks)], see `unmask`.
     """
     parts, is_mark = split_by_pattern(translations, f"{PLACED}|{NUMBERED}")
     found, rows = tf.where(is_mark, "", parts.values), parts.value_rowids()
@@ -456,13 +447,10 @@ def as_read(sentences):
 
 
 def escape(translations, texts, rows):
-    """Escapes `&` and `<` in translations in the way of their texts.
+    """Escapes `&` and `<` in translations, string [translations], in the way of their texts.
 
-    Args:
-        translations: string [translations]. If a text writes `&amp;`, so does its translation; if
-            it contains tags or entities, no translation contains more of them.
-        texts: string [batch].
-        rows: integers [translations], the index of the text of each.
+    If a text writes `&amp;`, so does its translation; if it contains tags or entities, no
+    translation contains more of them. Rows is the index of the text of each translation.
     """
     has, replace = tf.strings.regex_full_match, tf.strings.regex_replace
     is_markup = tf.gather(has(texts, r"(?s:.*(?:<[A-Za-z/!?]|&#?\w+;).*)"), rows)

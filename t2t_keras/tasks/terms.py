@@ -47,9 +47,6 @@ _INVERSE = pow(_FACTOR, -1, 2**64) - 2**64  # in 64 bits; negative as a signed n
 class Terms:
     """The terms of a Python program: {source phrase: target phrase}.
 
-    Args:
-        phrases: mapping of str to str.
-
     Raises:
         InputError: if a phrase is not a str, is blank, or has a tab, a line break or a mark.
 
@@ -105,13 +102,10 @@ class Terms:
         return cls(phrases)
 
     def rows(self, texts):
-        """Returns the lines of phrases that each text may contain, a list of bytes.
+        """Returns the lines of phrases that each text, bytes, may contain, a list of bytes.
 
         A document contains a phrase also if markup is inside of it, or entities are: each word of
         the phrase counts, wherever it stands in the text, as it is or without markup.
-
-        Args:
-            texts: list of bytes.
         """
         rows = []
         for text in texts:
@@ -168,16 +162,11 @@ def _folded(text):
 
 
 class TermMatches(NamedTuple):
-    """The positions of source phrases in texts.
+    """The positions of source phrases in texts, as RaggedTensors [texts, (matches)]."""
 
-    Attributes:
-        starts, ends: RaggedTensors int32 [texts, (matches)], characters, in order.
-        targets: RaggedTensor string [texts, (matches)], the target phrases.
-    """
-
-    starts: tf.RaggedTensor
+    starts: tf.RaggedTensor  # int32, characters, in order
     ends: tf.RaggedTensor
-    targets: tf.RaggedTensor
+    targets: tf.RaggedTensor  # string, the target phrases
 
 
 class TermIndex:
@@ -220,11 +209,9 @@ class TermIndex:
         self._lengths = tf.sort(tf.unique(lengths)[0], direction="DESCENDING")
 
     def find(self, texts, rows):
-        """Returns the `TermMatches` of texts.
+        """Returns the `TermMatches` of texts, string [texts].
 
-        Args:
-            texts: string [texts].
-            rows: int32 [texts], the index in the batch of terms of each.
+        Args: rows, int32 [texts], the index in the batch of terms of each.
         """
         words, exact, starts = _words(texts)
         lower = _words(texts, lower=True)[1]

@@ -1,8 +1,8 @@
 """Text in and out of a model: encoding with a length limit, strings to tensors and back, batching.
 
-`as_tensor` accepts any container of strings. `Reader` turns texts into padded ids with the end
-token and truncates texts beyond its limit. `map_by_length` applies a function of batches, such as a
-`Translator`, to any number of lines; `predict` does so with a progress bar.
+`Reader` turns texts into padded ids with the end token and truncates texts beyond its limit.
+`map_by_length` applies a function of batches, such as a `Translator`, to any number of lines;
+`predict` does so with a progress bar.
 """
 
 import itertools
@@ -29,30 +29,22 @@ _LINES_OF_A_GPU, _CHARACTERS_OF_A_GPU = 1_024, 32_768
 
 
 class EncodedTexts(NamedTuple):
-    """Encoded texts.
+    """Encoded texts."""
 
-    Attributes:
-        ids: int32 [batch, length], each row's tokens and the end token, then 0. There is no end
-            token if the tokenizer's `adds_eos` is False.
-        truncated: bool [batch], whether tokens were dropped.
-    """
-
+    # int32 [batch, length], each row's tokens and the end token, then 0; no end token if the
+    # tokenizer's `adds_eos` is False
     ids: tf.Tensor
-    truncated: tf.Tensor
+    truncated: tf.Tensor  # bool [batch], whether tokens were dropped
 
 
 class Reader:
-    """Encodes texts as sequences of at most `limit` tokens.
+    """Encodes texts as sequences of at most `limit` tokens, including the end token.
 
     Tokens beyond the limit are dropped. Before tokenization, characters beyond 64 times the limit
     are dropped as well, so that the cost of a text is bounded.
 
-    The methods accept `first_ids`, int32 [batch], which precede the tokens of each text and count
-    in the limit; None: none.
-
-    Args:
-        tokenizer: `Tokenizer`.
-        limit: int, maximum tokens of a sequence, including its end token.
+    The methods take texts, string [batch], and `first_ids`, int32 [batch], which precede the tokens
+    of each text and count in the limit; None: none.
     """
 
     def __init__(self, tokenizer, limit):
@@ -62,17 +54,13 @@ class Reader:
         self._most = limit - (self._eos_id is not None)  # tokens without the end
 
     def encode(self, texts, first_ids=None):
-        """Returns the `EncodedTexts` of texts, string [batch]."""
+        """Returns the `EncodedTexts` of texts."""
         texts, clipped = self._clip(texts)
         ids = prepend(first_ids, self.tokenizer.encode(texts))
         return EncodedTexts(self._append_end(ids), clipped | self._is_too_long(ids))
 
     def encode_prefix(self, texts, first_ids=None):
         """Encodes texts without the end token.
-
-        Args:
-            texts: string [batch].
-            first_ids: int32 [batch] or None.
 
         Returns:
             RaggedTensor int32 [batch, (length)], and bool [batch], whether tokens were dropped.
@@ -84,13 +72,8 @@ class Reader:
     def encode_with_offsets(self, texts, first_ids=None):
         """Returns the ids of `encode` with each token's span of characters in the text.
 
-        Args:
-            texts: string [batch].
-            first_ids: int32 [batch] or None.
-
-        Returns:
-            `TokenOffsets` of dense int32 [batch, length]; first ids, the end token and padding have
-            spans 0, 0.
+        They are `TokenOffsets` of dense int32 [batch, length]; first ids, the end token and padding
+        have spans 0, 0.
         """
         found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
         ids = self._append_end(prepend(first_ids, found.ids))
@@ -135,11 +118,8 @@ class Reader:
 def append_end(ids, eos_id=None, most=None):
     """Appends the end id, if given, to ragged ids [batch, (length)] and pads them with 0.
 
-    Args:
-        most: int, ids of a row that are kept, without the end; None: all.
-
     Returns:
-        int32 [batch, longest], at least [batch, 1].
+        int32 [batch, longest], at least [batch, 1]; of each row at most `most` ids and the end.
     """
     lengths = ids.row_lengths()
     if most is not None:
@@ -193,8 +173,8 @@ def language_codes(template, count, source_language, target_language):
             `as_list`, or None.
 
     Returns:
-        List of two string tensors [count], "" for a language that the model does not read; none
-        for a model of two languages.
+        List of two string tensors [count], "" for a language that the model does not read; none for
+        a model of two languages.
 
     Raises:
         InputError: if a language is missing or unknown, or the model has no languages.
@@ -237,15 +217,7 @@ def _codes(template, name, codes, count):
 
 
 def predict(predictor, texts, batch_size=None, verbose=0, length=len):
-    """Returns predictor(texts), computed in batches of similar length.
-
-    Args:
-        predictor: function from a list of texts to a list of results.
-        texts: as in a call of the predictor.
-        batch_size: int, texts of a batch; None: as `map_by_length` decides.
-        verbose: 1 shows a progress bar; 0 does not.
-        length: function of an item of texts to its length, if items are not plain str.
-    """
+    """Returns predictor(texts) as a list, by `map_by_length`; verbose: 1 shows a progress bar."""
     bar = keras.utils.Progbar(len(texts), unit_name="text") if verbose else None
 
     def counted(batch):
@@ -263,10 +235,8 @@ def without_repeats(results):
     Several hypotheses (sequences of tokens) may have the same text.
 
     Args:
-        results: list of (text, score), best first; a score of -inf marks a missing result.
-
-    Returns:
-        The remaining results, a list of at least one.
+        results: list of (text, score), best first; a score of -inf marks a missing result. At least
+            one remains.
     """
     first = {}
     for result in results:
@@ -305,8 +275,8 @@ def map_by_length(
     `tf.config.threading.set_intra_op_parallelism_threads(1)`.
 
     Args:
-        function: function from a list of str to a sequence with one result for each; called from
-            several threads if `num_parallel_batches` is more than 1.
+        function: from a list of str to a sequence with one result for each; called from several
+            threads if `num_parallel_batches` is more than 1.
         lines: iterable of str, read one window at a time.
         batch_size: lines of a batch. None: 64 on CPUs; on GPUs as many as fill one, up to 1,024 and
             32,768 characters with padding, some 8,000 tokens.
@@ -314,9 +284,6 @@ def map_by_length(
         num_parallel_batches: batches processed in parallel, one thread each. A window with fewer
             lines than they could take is divided evenly between them.
         length: function of a line to its length, if lines are not plain str.
-
-    Yields:
-        One result for each line, in the order of the lines.
 
     Raises:
         InputError: if batch_size, window or num_parallel_batches is below 1 or not whole.

@@ -1,8 +1,4 @@
-"""Details of each token of a translation from a search: its text, its log P, its source.
-
-`describe_tokens` turns the records of a search into tensors, `detailed_translations` turns these
-into Python objects.
-"""
+"""Details of each token of a translation from a search: its text, its log P, its source."""
 
 from typing import NamedTuple
 
@@ -33,8 +29,7 @@ class DetailedTranslation(NamedTuple):
     """A `Translation` with its tokens.
 
     Attributes:
-        text: str.
-        score: float, log P / length penalty; log P is the sum over the tokens.
+        text, score: as of `Translation`; log P is the sum over the tokens.
         tokens: list of `TranslatedToken`, the end token last unless the maximum length cut it off.
     """
 
@@ -46,26 +41,17 @@ class DetailedTranslation(NamedTuple):
 class TokenTranslations(NamedTuple):
     """The translations of a batch with their tokens, as tensors.
 
-    Attributes:
-        texts: string [batch, n_best], best first.
-        scores: float32 [batch, n_best]; -inf if a sentence has no further translation.
-        lengths: int32 [batch, n_best], tokens of each translation, its end included.
-        spans: int32 [batch, n_best, length, 2], begin and end of each token's part of the
-            translation, in characters; 0, 0 for the end, a language's token, and padding.
-        log_probabilities: float32 [batch, n_best, length], of each token; 0 on padding.
-        source_spans: int32 [batch, n_best, length, 2], begin and end of the source characters that
-            each token attends to most; 0, 0 for the end, a language's token, padding, and if the
-            source has none.
-        truncated: bool [batch], as in `TranslationBatch`.
+    Spans are begin and end in characters, 0, 0 for the end, a language's token, padding, and for
+    `source_spans` if the source has no characters.
     """
 
-    texts: tf.Tensor
-    scores: tf.Tensor
-    lengths: tf.Tensor
-    spans: tf.Tensor
-    log_probabilities: tf.Tensor
-    source_spans: tf.Tensor
-    truncated: tf.Tensor
+    texts: tf.Tensor  # string [batch, n_best], best first
+    scores: tf.Tensor  # float32 [batch, n_best]; -inf if a sentence has no further translation
+    lengths: tf.Tensor  # int32 [batch, n_best], tokens of each translation, its end included
+    spans: tf.Tensor  # int32 [batch, n_best, length, 2], of each token in its translation
+    log_probabilities: tf.Tensor  # float32 [batch, n_best, length], of each token; 0 on padding
+    source_spans: tf.Tensor  # int32 [batch, n_best, length, 2], that each token attends to most
+    truncated: tf.Tensor  # bool [batch], as in `TranslationBatch`
 
 
 def describe_tokens(hypotheses, source, tokenizer, truncated):
@@ -102,15 +88,11 @@ def describe_tokens(hypotheses, source, tokenizer, truncated):
 
 
 def source_spans(positions, source, has_span):
-    """Returns the characters of source positions.
+    """Returns the characters of source positions, int32 [batch, target, 2]; 0, 0 without has_span.
 
     Args:
-        positions: integers [batch, target], source positions.
+        positions, has_span: integers and bool [batch, target].
         source: `TokenOffsets`, dense [batch, source].
-        has_span: bool [batch, target].
-
-    Returns:
-        int32 [batch, target, 2]; 0, 0 if has_span is False.
     """
     spans = tf.stack([source.starts, source.ends], axis=2)  # [batch, source, 2]
     spans = tf.gather(spans, positions, batch_dims=1)

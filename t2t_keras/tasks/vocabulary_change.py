@@ -17,19 +17,15 @@ from t2t_keras.training.checkpoints import weight_variables
 
 
 def change_vocabulary(translator: Translator, tokenizer: Tokenizer) -> Translator:
-    """Returns a translator with another tokenizer, to be trained further.
+    """Returns a translator with another tokenizer and a new model, to be trained further.
 
     Tokens that both vocabularies have keep their rows of the embeddings, of the output projection
-    and of its bias; the rows of the others are initialized as in a new model. All other weights
-    stay. How many rows are kept is logged.
+    and of its bias; the rows of the others are initialized as in a new model. All other weights and
+    the settings stay. How many rows are kept is logged.
 
     Args:
-        translator: `Translator` of a `Transformer`; it is not changed.
-        tokenizer: `Tokenizer`, with one vocabulary where the model shares one, else one for each
-            side.
-
-    Returns:
-        `Translator` with a new model, and the settings of the old one.
+        translator: of a `Transformer`; it is not changed.
+        tokenizer: with one vocabulary where the model shares one, else one for each side.
 
     Raises:
         InputError: if the model is not a `Transformer`, one of the tokenizers has language tokens,
