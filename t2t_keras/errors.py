@@ -26,12 +26,7 @@ class MissingTextError(InputError):
 
 
 class TextError(InputError):
-    """One of several texts is invalid.
-
-    Args:
-        reason: str, which follows the name of the text.
-        index: int, the place of the text, from 0.
-    """
+    """One of several texts is invalid; its index and the reason, which follows the text's name."""
 
     def __init__(self, reason, index):
         super().__init__(f"texts[{index}] {reason}")
@@ -64,10 +59,7 @@ require_keras()
 
 
 def require_whole_number(name: str, value: numbers.Integral, least: int = 1) -> int:
-    """Returns a whole number, such as one of NumPy, as an int.
-
-    Raises InputError, naming the value, if it is not a whole number or is below `least`.
-    """
+    """Returns a whole number, such as one of NumPy, as an int; raises InputError for others."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} is {value!r}: give a whole number of at least {least}.")
     return int(value)

@@ -1,8 +1,8 @@
 """How this library makes graphs and tf.data pipelines: no AutoGraph, deterministic order.
 
 AutoGraph rewrites each function that is called while a graph is made, so that `if`, `while` and
-`for` over tensors become operations. This library writes such operations itself (`tf.while_loop`),
-and rewriting took a third of the time in which graphs are made.
+`for` over tensors become operations. This library writes such operations itself, and rewriting took
+a third of the time in which graphs are made.
 """
 
 import functools
@@ -33,9 +33,8 @@ def kept_function(owner, key, method, input_signature):
 
     Args:
         owner: object with a `model` and a dict `graphs`, which it empties when it changes. The
-            method is traced again if the model has different weights, for instance after LoRA
-            added some, or if `owner.trace_key` differs. `owner.reading`, function → function,
-            wraps the `tf.function`.
+            method is traced again if the model has different weights, for instance after LoRA added
+            some, or if `owner.trace_key` differs. `owner.reading` wraps the `tf.function`.
         key: str that identifies the method and the number of its inputs.
         method: function of the owner and tensors.
         input_signature: list of `tf.TensorSpec`.
@@ -56,8 +55,7 @@ def kept_function(owner, key, method, input_signature):
 def model_function(input_signature):
     """Decorator like `graph_function`, for a method of an owner as `kept_function` describes it.
 
-    Args:
-        input_signature: list of `tf.TensorSpec`, of which a call may leave out the last ones.
+    Of the `tf.TensorSpec` of the input_signature a call may leave out the last ones.
     """
 
     def decorate(method):
@@ -82,8 +80,8 @@ def deterministic(dataset):
     """Returns the dataset with elements in deterministic order and without autotuning.
 
     tf.data tunes parallelism in a thread that sleeps 10 ms, 20 ms, 40 ms … up to a minute between
-    two rounds. In TensorFlow 2.21 the end of an iterator waits until that thread wakes, so that the
-    end of a `fit` takes up to as long again as the `fit` itself.
+    two rounds. In TensorFlow 2.21 the end of an iterator, and so of a `fit`, waits until that
+    thread wakes.
     """
     options = tf.data.Options()
     options.autotune.enabled = False

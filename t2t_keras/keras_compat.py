@@ -1,8 +1,8 @@
 """All uses of private Keras and TensorFlow names, and workarounds for limits of Keras.
 
-Written for Keras 3.15 and TensorFlow 2.21; `training/keras_compat.py` contains those of
-optimizers and checkpoints. Each entry says why it is needed, which test fails without it, and the
-upstream issue if one is known.
+Written for Keras 3.15 and TensorFlow 2.21; `training/keras_compat.py` contains those of optimizers
+and checkpoints. Each entry says why it is needed, which test fails without it, and the upstream
+issue if one is known. A private name is given where there is no public one.
 """
 
 import functools
@@ -27,9 +27,8 @@ require_backend(keras.backend.backend())
 class SavedSignature:
     """Makes `tf.saved_model.save` write the signature `serving_default` of a model or predictor.
 
-    Keras derives it from the shapes with which it builds a model. A model that makes its weights in
-    its constructor has no such shapes, and a SavedModel without a signature cannot be served. This
-    signature returns the outputs of `saved_call` for the inputs `saved_inputs`.
+    It returns the outputs of `saved_call` for the inputs `saved_inputs`. Keras derives it from the
+    shapes with which it builds a model; one that makes its weights in its constructor has none.
     Test: tests/models/test_keras_compat.py::test_a_model_that_tensorflow_saves_has_a_signature.
     """
 
@@ -58,7 +57,6 @@ class ReplicaRepairs:
     Before its first step Keras adds up the replicas' parts of a batch, only to learn its shapes
     (`_maybe_symbolic_build`). Parts of unequal size or on several hosts cannot be added. Here the
     shapes come from the dataset's description, and no batch is drawn.
-
     Test: tests/models/replicated_two_devices.py::test_a_loss_of_keras_is_that_of_the_global_batch.
     """
 
@@ -138,16 +136,14 @@ def multi_worker_strategy():
 def update_loss_tracker(model, loss, tokens):
     """Adds a replica's sum over tokens, and their weight, to the "loss" that `fit` reports.
 
-    `Model._loss_tracker` has no public name; `train_step` of Keras updates it the same way.
     Test: tests/models/test_micro_batches.py::test_the_reported_loss_is_the_mean_over_all_tokens.
     """
     model._loss_tracker.update_state(tf.math.divide_no_nan(loss, tokens), sample_weight=tokens)
 
 
 def call(model, inputs, training):
-    """Calls a model whose `call` may or may not have a `training` argument.
+    """Calls a model whose `call` may or may not have a `training` argument, as Keras does.
 
-    `_call_has_training_arg` has no public name; `train_step` of Keras reads the same.
     Test: tests/models/test_train_step.py::test_with_parts_of_the_users_own_a_step_is_that_of_keras.
     """
     return model(inputs, training=training) if model._call_has_training_arg else model(inputs)
@@ -156,7 +152,6 @@ def call(model, inputs, training):
 def compute_loss(model, inputs, labels, predictions, sample_weight, training=True):
     """Returns `Model.compute_loss`, which a subclass may define without `training`.
 
-    `Model._compute_loss` is where Keras handles both forms.
     Test: tests/models/test_train_step.py::test_with_parts_of_the_users_own_a_step_is_that_of_keras.
     """
     return model._compute_loss(inputs, labels, predictions, sample_weight, training=training)
@@ -165,8 +160,7 @@ def compute_loss(model, inputs, labels, predictions, sample_weight, training=Tru
 def compiled_loss(model, labels, predictions):
     """Returns the `keras.losses.Loss` of a compiled model, and its weight or None.
 
-    Keras makes it from a function or a string and keeps it privately. For several losses, or none,
-    both are None.
+    Keras makes it from a function or a string. For several losses, or none, both are None.
     Test: tests/models/test_micro_batches.py::test_a_loss_whose_parts_do_not_add_up_is_refused.
     """
     compiled = model._compile_loss
@@ -183,7 +177,6 @@ def loss_sum(loss, labels, predictions, weights, parts):
 
     The divisor is None without a reduction, for a loss of one number and, with several `parts`, for
     a fixed number of elements. Weights [batch] belong to rows; Keras takes them as the last axis's.
-    Keras 3.15 divides immediately.
     Test: tests/models/test_micro_batches.py::test_a_keras_loss_is_put_together_of_its_parts.
     """
     masks = [backend.get_keras_mask(predictions)]
@@ -212,8 +205,7 @@ def loss_sum(loss, labels, predictions, weights, parts):
 def wrapped_function(thing):
     """Returns the function of a loss or metric of Keras and its arguments; (None, {}) without one.
 
-    `LossFunctionWrapper` and `MeanMetricWrapper` keep both privately. A subclass with a `call` or
-    `update_state` of its own counts as without.
+    A subclass with a `call` or `update_state` of its own counts as without.
     Test: tests/models/test_train_step.py::test_losses_and_metrics_of_probabilities_are_refused.
     """
     for wrapper, method, name in (
@@ -244,17 +236,12 @@ def lora_factors(layer):
 
 
 def track(owner, name, items):
-    """Lets `tf.train.Checkpoint` find the layers or variables in a list of a Keras object.
+    """Lets `tf.train.Checkpoint` find a list of layers or variables of a Keras object by a name.
 
     Keras 3.15 shows TensorFlow only attributes: a checkpoint leaves out the items of lists, and
     still asserts that it is complete.
     Upstream: keras issue 19425.
     Test: tests/models/test_keras_model.py::test_a_checkpoint_of_tensorflow_has_the_projections.
-
-    Args:
-        owner: `keras.layers.Layer` or `keras.optimizers.Optimizer`.
-        name: str, the items' name in a checkpoint.
-        items: list of layers or variables.
     """
     for i, item in enumerate(items):
         owner._track_trackable(item, name=f"{name}_{i}", overwrite=True)
@@ -263,8 +250,8 @@ def track(owner, name, items):
 def record_gradient(name, inputs, output):
     """Lets the active gradient tapes use a gradient registered by `tf.RegisterGradient`.
 
-    A tape uses the gradient of an operation's type. A graph's `gradient_override_map` does not
-    change it, and `tf.custom_gradient` never frees the functions that it registers.
+    A tape ignores a graph's `gradient_override_map`, and `tf.custom_gradient` never frees the
+    functions that it registers.
     Upstream: tensorflow issue 97697.
     Test: tests/ops/test_gradients.py::test_no_graph_is_kept.
     """
@@ -280,9 +267,8 @@ def remat_mode(layer):
 
 
 def is_training(layer):
-    """Returns the `training` that a layer hands to its parts, inside of its call.
+    """Returns the `training` that a layer hands to its parts, inside of a call with this argument.
 
-    `Layer._get_call_context` has no public name, and only a `call` with such an argument gets it.
     Test: tests/layers/test_residual.py::test_dropout_falls_on_the_sublayer_output_only.
     """
     return getattr(layer._get_call_context(), "training", None)
@@ -291,9 +277,8 @@ def is_training(layer):
 def share_sentencepiece_resource(tokenizer, model):
     """Gives a SentencePiece tokenizer a resource that survives `tf.random.set_seed`.
 
-    Setting a seed drops TensorFlow's cached kernels. A resource without its own name is deleted
-    with the kernel that made it, and tensorflow-text 2.21 does not name its resources: the
-    tokenizer then fails with a lookup error.
+    Setting a seed drops TensorFlow's cached kernels, and with them each resource without a name of
+    its own, as tensorflow-text 2.21 makes it: the tokenizer then fails with a lookup error.
     Test: tests/data/test_tokenizers.py::test_seeds_set_later_do_no_harm.
     """
     with tf.init_scope():
@@ -313,8 +298,8 @@ def int8_matmul(x, operand, constant=True):
 
     TensorFlow 2.21 has one operation that multiplies int8 on CPUs, keeps the reordered matrix and
     gives float32; it belongs to oneDNN and has no Python function. The public
-    `QuantizedMatMulWithBiasAndDequantize` reorders the matrix at every call and takes five times
-    as long. Each node keeps the matrix of its first call, which must not change later.
+    `QuantizedMatMulWithBiasAndDequantize` reorders the matrix at every call and takes five times as
+    long. Each node keeps the matrix of its first call, which must not change later.
     Test: tests/ops/test_int8.py::test_products_are_those_of_integers.
 
     Args:
@@ -330,17 +315,15 @@ def int8_matmul(x, operand, constant=True):
         numbers = [tensor.dtype.as_datatype_enum for tensor in tensors]
         return AttrValue(list=AttrValue.ListValue(type=numbers))
 
+    qint8, float32 = (AttrValue(type=x.as_datatype_enum) for x in (tf.qint8, tf.float32))
     operation = tf.compat.v1.get_default_graph()._create_op_internal(
         INT8_PRODUCT,
         parts + ranges,
         [tf.float32],
         name="int8_product",  # the operation's own begins with an underscore, as no node's may
         attrs={
-            "T1": AttrValue(type=tf.qint8.as_datatype_enum),
-            "T2": AttrValue(type=tf.qint8.as_datatype_enum),
-            "Tbias": AttrValue(type=tf.float32.as_datatype_enum),
-            "U": AttrValue(type=tf.float32.as_datatype_enum),
-            "Tout": AttrValue(type=tf.float32.as_datatype_enum),
+            **dict.fromkeys(("T1", "T2"), qint8),
+            **dict.fromkeys(("Tbias", "U", "Tout"), float32),
             "Tdevice_inputs": types(parts),
             "Thost_inputs": types(ranges),
             "Tdevice_outputs": types(parts[2:]),
@@ -361,15 +344,12 @@ the backward pass of the first ones. TensorFlow's default is one pack of all."""
 
 
 def sum_over_replicas(values):
-    """Returns the sums over all replicas of a list of tensors, without a gradient.
+    """Returns the sums over all replicas of a list of tensors of any types, without a gradient.
 
     `ReplicaContext.all_reduce` gives its result a `tf.custom_gradient`, also for one replica, and
     TensorFlow keeps that, and with it the graph and its variables, forever.
     Upstream: tensorflow issue 97697.
     Test: tests/models/test_memory.py::test_a_model_is_freed_with_its_weights_and_graphs.
-
-    Args:
-        values: list of tensors, of any types; tensors of one type are summed together.
     """
     replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
@@ -430,8 +410,6 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     another one, the weights become NaN. Keras also does not count a skipped update, so the number
     of steps falls behind the number of batches, by which a run ends and resumes.
     Test: tests/training/two_devices.py::test_one_replicas_infinite_gradient_skips_all_updates.
-
-    Args: as for `keras.optimizers.LossScaleOptimizer`.
     """
 
     def check_finite(self, grads):
@@ -463,7 +441,6 @@ def with_loss_scaling(optimizer):
 def is_in_xla():
     """Returns whether a function is traced that XLA compiles, `tf.function(jit_compile=True)`.
 
-    TensorFlow 2.21 has no public name for it.
     Test: tests/decoding/test_beam_search.py::test_a_search_in_a_function_of_xla_is_refused.
     """
     return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())

@@ -1,10 +1,9 @@
 """Allowed values of settings: one definition for constructors, configs and flags.
 
 `Range`, `Choice`, `Switch` and `Text` describe and check allowed values; `setting` makes a field of
-a dataclass from one of them, as in `TransformerConfig`, and `settings_of` reads it. `Settings` is
-the base of a predictor's settings. The dataclasses at the end are those of all searches, of
-samples and of kNN-MT: constructors, configs and flags are made of them and check values by them.
-This module imports no TensorFlow, Keras or NumPy, so that the flags of a command need none.
+a dataclass from one of them, as in `TransformerConfig`, and `settings_of` reads it. The dataclasses
+at the end are those of all searches, of samples and of kNN-MT. This module imports no TensorFlow,
+Keras or NumPy, so that the flags of a command need none.
 """
 
 import dataclasses
@@ -20,22 +19,14 @@ from t2t_keras.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The allowed values of a number.
-
-    Args:
-        least, most: the ends of the range.
-        whole: whether the number must be whole.
-        optional: whether None is allowed.
-        most_name: the meaning of `most`, for the message; "" if it is a constant.
-        exclude_least, exclude_most: whether that end itself is not allowed.
-    """
+    """The allowed values of a number."""
 
     least: float
     most: float
     whole: bool = False
-    optional: bool = False
-    most_name: str = ""
-    exclude_least: bool = False
+    optional: bool = False  # whether None is allowed
+    most_name: str = ""  # the meaning of `most`, for the message; "" if it is a constant
+    exclude_least: bool = False  # whether that end itself is not allowed
     exclude_most: bool = False
 
     def __str__(self):
@@ -51,11 +42,7 @@ class Range:
         return f"{kind} {ends}{', or None' if self.optional else ''}"
 
     def check(self, name, value):
-        """Returns a value as an int or a float of Python, or None.
-
-        Raises:
-            InputError: if it is not a number of the range, or NaN.
-        """
+        """Returns a number of Python, or None; raises InputError for another value, such as NaN."""
         if value is None and self.optional:
             return None
         kind = numbers.Integral if self.whole else numbers.Real
@@ -179,10 +166,7 @@ class _OfTheClass:
 class Settings:
     """Base of a predictor's settings: `Translator` has the frozen dataclass `TranslatorSettings`.
 
-    `setting` makes the fields of such a dataclass.
-
-    Raises:
-        InputError: if a value is not allowed.
+    `setting` makes the fields. An instance with a value that is not allowed raises InputError.
     """
 
     def __post_init__(self):
@@ -191,17 +175,11 @@ class Settings:
 
     @classmethod
     def checked(cls, values, prefix=""):
-        """Checks some of the settings.
-
-        Args:
-            values: {name: value}.
-            prefix: str before the names in messages, such as "--".
-
-        Returns:
-            {name: value}, with Python's numbers.
+        """Returns some of the settings, {name: value}, with Python's numbers.
 
         Raises:
-            InputError: if a name is not a setting, or a value is not allowed.
+            InputError: if a name is not a setting, or a value is not allowed; the prefix, such as
+                "--", stands before the name.
         """
         fields, owner = settings_of(cls), cls.__name__.removesuffix("Settings")
         for name in values:

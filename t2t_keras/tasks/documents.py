@@ -236,7 +236,7 @@ def _with_spaces(translations, after, rows, has_words):
 
 
 def _strip(texts):
-    """Splits off white space and marks other than `WORD`: what is before, the text, what is after."""
+    """Splits off white space and marks other than `WORD`: what is before, the rest, and behind."""
     outside = rf"[{_BETWEEN}{_INLINE}{spans.BLOCK}]"
     rest = tf.strings.regex_replace(texts, rf"^(?:{_BYTE_ORDER_MARK}|\|[ \t]|{outside})+", "")
     stripped = tf.strings.regex_replace(rest, rf"(?:[ \t]\||{outside})+$", "")

@@ -347,9 +347,7 @@ class _Marks(NamedTuple):
 
     texts: tf.Tensor  # string [rows], the sentences without marks
     runs: tf.RaggedTensor  # string [rows, (runs)], marks with only white space between them
-    after: (
-        tf.RaggedTensor
-    )  # int32 [rows, (runs)], where the text before it ends; -1: none
+    after: tf.RaggedTensor  # int32 [rows, (runs)], where the text before it ends; -1: none
     before: tf.RaggedTensor  # int32 [rows, (runs)], where the text after it begins; -1: none
     opens: tf.RaggedTensor  # bool [rows, (runs)], whether a run belongs to the word after it
     spaces: tf.RaggedTensor  # bool [rows, (runs), 2], whether white space is before and after it
