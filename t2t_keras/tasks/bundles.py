@@ -120,11 +120,8 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
                     f"{', '.join(self.model_attributes)}."
                 )
         for other in PREDICTORS.values():
-            kinds = (
-                isinstance(self.model, other.model_type),
-                isinstance(self.model, self.model_type),
-            )
-            if kinds == (True, False):
+            is_own = isinstance(self.model, self.model_type)
+            if isinstance(self.model, other.model_type) and not is_own:
                 raise InputError(
                     f"The model is a {type(self.model).__name__}, the model of a "
                     f"{other.__name__}: give a {self.model_type.__name__}."
@@ -235,7 +232,16 @@ def _names_of(settings_type):
 
 def write_description(folder, predictor):
     """Writes the description of a `Predictor`, which `load` reads."""
-    write_json(os.path.join(folder, DESCRIPTION_FILE), _description(predictor))
+    model = predictor.model
+    require_savable(type(predictor), model)
+    description = {
+        "version": VERSION,
+        "task": predictor.task,
+        "model": dataclasses.asdict(model.config),
+        "head": model.head_settings,
+        "settings": dataclasses.asdict(predictor.settings),
+    }
+    write_json(os.path.join(folder, DESCRIPTION_FILE), description)
 
 
 def require_savable(predictor, model):
@@ -245,15 +251,3 @@ def require_savable(predictor, model):
             f"a {predictor.__name__} of a {type(model).__name__} can't be saved, only one of a "
             f"{predictor.model_type.__name__}: for kNN-MT and ensembles save each model."
         )
-
-
-def _description(predictor):
-    model = predictor.model
-    require_savable(type(predictor), model)
-    return {
-        "version": VERSION,
-        "task": predictor.task,
-        "model": dataclasses.asdict(model.config),
-        "head": model.head_settings,
-        "settings": dataclasses.asdict(predictor.settings),
-    }

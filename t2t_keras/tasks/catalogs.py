@@ -11,9 +11,11 @@ https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
 import collections
 import dataclasses
 import gettext
+import itertools
 import pathlib
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from absl import logging
 
@@ -41,8 +43,11 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _ACCELERATOR = re.compile(r"(?<![&_~])[&_~](?=[^\W\d_])")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Place:
+class _Left(Exception):
+    """An entry stays untranslated; the reason."""
+
+
+class _Place(NamedTuple):
     """Lines of an entry: those of flags, the first of its keywords, those of `msgstr`."""
 
     flags: list
@@ -106,16 +111,14 @@ class Catalog:
             raise InputError(
                 f"{path} is in {charset[1]}: convert it by msgconv --to-code=UTF-8 first."
             )
-        self._entries = [entry for entry in found if not entry.obsolete]
-        places = _places(self._lines)
-        self._header = places.pop(0) if len(places) > len(self._entries) else None
-        if len(places) != len(self._entries) or not (self._header or places):
+        entries, places = [entry for entry in found if not entry.obsolete], _places(self._lines)
+        self._header = places.pop(0) if len(places) > len(entries) else None
+        if len(places) != len(entries) or not (self._header or places):
             raise InputError(
                 f"{path} is not a catalog of messages: msgfmt --check lists its errors."
             )
-        self._places = places
         seen = set()
-        for entry in self._entries:
+        for entry in entries:
             if (key := (entry.msgctxt, entry.msgid)) in seen:
                 raise InputError(
                     f"{path} line {entry.linenum}: the entry {entry.msgid!r} is there twice; keep "
@@ -124,11 +127,12 @@ class Catalog:
             seen.add(key)
         self._forms = _plural_forms(found.metadata.get("Plural-Forms", ""))
         self._wanted = [
-            number
-            for number, entry in enumerate(self._entries)
+            (entry, place)
+            for entry, place in zip(entries, places, strict=True)
             if (retranslate and entry.fuzzy) or not all(_given(entry))
         ]
-        self.texts = [_Source(text).read for n in self._wanted for text in self._sources(n)]
+        self._kept = len(entries) - len(self._wanted)
+        self.texts = [_Source(x).read for entry, _ in self._wanted for x in self._sources(entry)]
 
     def fill(self, translations: Sequence[str], fuzzy: bool = True) -> tuple[str, Report]:
         """Returns the text of the file with translations, one of each of `texts`, and a `Report`.
@@ -136,31 +140,28 @@ class Catalog:
         Args: fuzzy, whether filled entries are marked so, the convention for machine translation.
         """
         translations = iter(translations)
-        lines, report = list(self._lines), Report(kept=len(self._entries) - len(self._wanted))
-        for number in self._wanted:
-            entry = self._entries[number]
-            found = [(source, next(translations)) for source in self._sources(number)]
-            forms, reason = self._filled(entry, found)
-            if reason:
-                report.left[reason] += 1
+        lines, report = list(self._lines), Report(kept=self._kept)
+        for entry, place in self._wanted:
+            found = [(source, next(translations)) for source in self._sources(entry)]
+            try:
+                self._put(lines, place, entry, _filled(entry, found), fuzzy)
+                report.translated += 1
+            except _Left as reason:
+                report.left[str(reason)] += 1
                 logging.warning(
                     "%s line %d: %r stays untranslated: %s",
                     self._path,
-                    self._places[number].begin + 1,
+                    place.begin + 1,
                     entry.msgid,
                     reason,
                 )
-                continue
-            report.translated += 1
-            self._put(lines, self._places[number], entry, forms, fuzzy)
         if self._header:
             for number in range(self._header.start, self._header.end):
                 lines[number] = lines[number].replace("charset=CHARSET", "charset=UTF-8")
         return "".join(lines), report
 
-    def _sources(self, number):
+    def _sources(self, entry):
         """Returns the texts of an entry that are translated."""
-        entry = self._entries[number]
         if not entry.msgid_plural:
             return [entry.msgid]
         if not self._forms:
@@ -170,22 +171,6 @@ class Catalog:
         if count == 1 or (others and not same):  # the form of 1 is also that of 21
             singular = None
         return [entry.msgid if n == singular else entry.msgid_plural for n in range(count)]
-
-    def _filled(self, entry, found):
-        """Returns the forms of an entry, a list of str, and why there are none, or None."""
-        if not found:
-            return [], "plural forms without a header Plural-Forms that says how many"
-        given = _given(entry)
-        forms = []
-        for number, (source, translation) in enumerate(found):
-            if not entry.fuzzy and number < len(given) and given[number]:
-                forms.append(given[number])
-                continue
-            form, reason = _Source(source).put(translation, entry)
-            if reason:
-                return [], reason
-            forms.append(form)
-        return forms, None
 
     def _put(self, lines, place, entry, forms, fuzzy):
         """Puts forms and flags of an entry into the lines of the file."""
@@ -232,6 +217,15 @@ def translate_catalog(
     return report
 
 
+def _filled(entry, found):
+    """Returns the forms of an entry of its pairs of a source and a translation; may raise _Left."""
+    if not found:
+        raise _Left("plural forms without a header Plural-Forms that says how many")
+    given = [] if entry.fuzzy else _given(entry)[: len(found)]
+    pairs = itertools.zip_longest(found, given)
+    return [own or _Source(source).put(translation, entry) for (source, translation), own in pairs]
+
+
 class _Source:
     """A text of a catalog: what of it is translated, and what its translation gets back."""
 
@@ -246,21 +240,21 @@ class _Source:
             self.read = core[: marks[0]] + core[marks[0] + 1 :]
 
     def put(self, translation, entry):
-        """Returns the translation as the entry needs it, and why it has none, or None."""
+        """Returns the translation as the entry needs it; raises _Left if it does not agree."""
         text = translation.strip()
         if not text and self.read:
-            return "", "without a translation"
+            raise _Left("without a translation")
         if self._mark:
             if self._mark in _blanked(text):
-                return "", "with another accelerator"
+                raise _Left("with another accelerator")
             text = _accelerated(text, self._mark, self._letter)
         if _placeholders(self._core, entry) != _placeholders(text, entry):
-            return "", "with other placeholders"
+            raise _Left("with other placeholders")
         if _TAG.findall(self._core) != _TAG.findall(text):
-            return "", "with other tags"
+            raise _Left("with other tags")
         if "java-format" in entry.flags and text.count("'") % 2:
-            return "", "with an apostrophe that quotes placeholders"
-        return f"{self.before}{text}{self.after}", None
+            raise _Left("with an apostrophe that quotes placeholders")
+        return f"{self.before}{text}{self.after}"
 
 
 def _placeholders(text, entry):

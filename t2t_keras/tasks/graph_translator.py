@@ -363,15 +363,10 @@ class GraphTranslator(SearchPredictor):
         return int(self.languages is not None and self.languages.forces_target)
 
     def search(self, source_ids, prefix_ids=None, n_best=1):
-        """Returns the best translations of encoded sources.
+        """Returns the n_best `Hypotheses` [batch, n_best] of encoded sources, int or int32 [].
 
-        Args:
-            source_ids: int32 [batch, source], each source with its end token, then 0.
-            prefix_ids: int32 [batch, prefix] or None, how each translation must begin, then 0.
-            n_best: int or int32 [], up to beam_size.
-
-        Returns:
-            `Hypotheses` [batch, n_best].
+        Args: source_ids, int32 [batch, source], each with its end token, then 0; prefix_ids, int32
+        [batch, prefix] or None, how each translation must begin, then 0.
         """
         prefix_ids = tf.zeros_like(source_ids[:, :0]) if prefix_ids is None else prefix_ids
         found = self._search(source_ids, prefix_ids, n_best)

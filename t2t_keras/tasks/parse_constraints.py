@@ -29,20 +29,11 @@ class ParserState(NamedTuple):
     labels: tf.Tensor  # int32 [batch, beams, max_depth], indices of their labels, outermost first
 
 
-class Words(NamedTuple):
-    """The tensors [batch, ...] of a `BracketAutomaton`, under the same names."""
-
-    counts: tf.Tensor
-    word_ids: tf.Tensor
-    tags: tf.Tensor
-    max_lengths: tf.Tensor
-
-
 class Constrained(NamedTuple):
     """The state of a `ConstrainedModel`."""
 
-    words: Words  # `Words`, all tensors [batch, ...]
-    parser: ParserState  # `ParserState`
+    words: dict  # the tensors [batch, ...] of a `BracketAutomaton`, by name
+    parser: ParserState
     state: Any  # state of the model inside
 
 
@@ -228,14 +219,14 @@ class ConstrainedModel:
         return self.model.encode(source_ids)
 
     def initial_state(self, memory, beams):
-        automaton = self.automaton
-        words = Words(automaton.counts, automaton.word_ids, automaton.tags, automaton.max_lengths)
-        parser = automaton.initial_state(beams)
+        names = ("counts", "word_ids", "tags", "max_lengths")
+        words = {name: getattr(self.automaton, name) for name in names}
+        parser = self.automaton.initial_state(beams)
         return Constrained(words, parser, self.model.initial_state(memory, beams))
 
     def step(self, symbols, old):
         # A search may drop finished sentences: the words are those of its state.
-        rules = dataclasses.replace(self.automaton, **old.words._asdict())
+        rules = dataclasses.replace(self.automaton, **old.words)
         echo = rules.tokenizer.target_size
         ids = tf.where(symbols == echo, rules.last_word_ids(old.parser), symbols)
         parser = rules.advance(symbols, old.parser)

@@ -29,11 +29,7 @@ class SpanPattern:
         return "a pattern in RE2's syntax, or '' for none"
 
     def check(self, name, value):
-        """Returns the pattern.
-
-        Raises:
-            InputError: if it is not a pattern, matches the empty text, or protects all words.
-        """
+        """Returns the pattern; raises InputError as `spans.check_pattern`."""
         from t2t_keras.tasks.spans import check_pattern  # noqa: PLC0415  needs TensorFlow
 
         check_pattern(name, value)

@@ -48,12 +48,9 @@ class Shortlist(NamedTuple):
 
     @classmethod
     def learn(cls, shards, translator, k):
-        """Learns the shortlist of a translator's ids from its training text.
+        """Learns the shortlist of a translator's ids from its training text, `Shards`.
 
-        Args:
-            shards: `Shards` of the training split.
-            translator: `Translator`.
-            k: int, targets of each source id; 100 is usual.
+        Args: k, int, targets of each source id; 100 is usual.
 
         Raises:
             InputError: if k is below 1, or the model is not a `Transformer`.
@@ -99,7 +96,7 @@ class ShortlistTranslator(Translator):
     longer translations would win. `score` and `align` use the whole vocabulary.
 
     Args:
-        translator: `Translator` of a `Transformer`; its settings are kept.
+        translator: of a `Transformer`; its settings are kept.
         shortlist: `Shortlist` of its vocabulary.
 
     Raises:

@@ -534,7 +534,10 @@ _PLACES = ("", "ab  \n\n.c", "\na\n", " c ")
 
 
 def check_pattern(name, pattern):
-    """Raises InputError unless a setting is empty or a pattern of spans, see `SpanPattern`."""
+    """Raises InputError if a pattern is invalid, matches the empty text, or protects all words.
+
+    "" is no pattern.
+    """
     if not isinstance(pattern, str):
         raise InputError(f"{name} is {pattern!r}: give a pattern in RE2's syntax, or '' for none.")
     if not pattern:

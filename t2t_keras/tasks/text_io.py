@@ -57,7 +57,7 @@ class Reader:
         """Returns the `EncodedTexts` of texts."""
         texts, clipped = self._clip(texts)
         ids = prepend(first_ids, self.tokenizer.encode(texts))
-        return EncodedTexts(self._append_end(ids), clipped | self._is_too_long(ids))
+        return self._encoded(ids, clipped)
 
     def encode_prefix(self, texts, first_ids=None):
         """Encodes texts without the end token.
@@ -93,7 +93,7 @@ class Reader:
         """
         ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1) > 0
         ids = tf.ragged.boolean_mask(ids, ~ended & (ids != self.tokenizer.pad_id))
-        return EncodedTexts(self._append_end(ids), self._is_too_long(ids))
+        return self._encoded(ids)
 
     def _clip(self, texts):
         """Returns texts as valid UTF-8 of bounded length, and bool [batch], whether clipped.
@@ -108,8 +108,8 @@ class Reader:
         clipped |= tf.strings.length(kept, unit="UTF8_CHAR") > most
         return blank_to_empty(tf.strings.substr(kept, 0, most, unit="UTF8_CHAR")), clipped
 
-    def _is_too_long(self, ids):
-        return ids.row_lengths() > self._most
+    def _encoded(self, ids, clipped=False):
+        return EncodedTexts(self._append_end(ids), clipped | (ids.row_lengths() > self._most))
 
     def _append_end(self, ids):
         return append_end(ids, self._eos_id, self._most)

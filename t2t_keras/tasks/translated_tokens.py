@@ -55,13 +55,10 @@ class TokenTranslations(NamedTuple):
 
 
 def describe_tokens(hypotheses, source, tokenizer, truncated):
-    """Returns the `TokenTranslations` of a search that kept `TokenRecords`.
+    """Returns the `TokenTranslations` of `Hypotheses` [batch, n_best] that have `TokenRecords`.
 
-    Args:
-        hypotheses: `Hypotheses` [batch, n_best].
-        source: `TokenOffsets` of the sources, dense [batch, source].
-        tokenizer: `Tokenizer` of the targets.
-        truncated: bool [batch].
+    Args: source, the `TokenOffsets` of the sources, dense [batch, source]; tokenizer, of the
+    targets.
     """
     batch, n_best, length = tf.unstack(tf.shape(hypotheses.ids))
     flat = tf.reshape(hypotheses.ids, [batch * n_best, length])
