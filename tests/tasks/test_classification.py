@@ -82,8 +82,6 @@ def test_texts_are_cut_at_the_limit_and_where_positions_end_and_counted(caplog):
     (lambda c: Classifier(c.model, c.tokenizer, [0, 1, 2]), r"labels\[0\] is 0, of type int"),
     (lambda c: Classifier(c.model, c.tokenizer, {"a", "b", "c"}), "labels is a set: give a list"),
     (lambda c: c.encode("A train."), "texts is the string 'A train.': give a list"),
-    (lambda c: c.encode(["a", None]), r"texts\[1\] is None"),
-    (lambda c: c.encode({"text": ["a"]}), "texts is a dict: give a list"),
 ])  # fmt: skip
 def test_mistakes_are_named(made, call, message):
     with pytest.raises(InputError, match=message):

@@ -1,6 +1,5 @@
 """Continuations of prompts, by search and by sampling, and the probability of whole texts."""
 
-import functools
 import itertools
 
 import keras
@@ -9,11 +8,9 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
-from pipelines.modes import Mode
 from t2t_keras import ops
 from t2t_keras.data.plain_text import TextStream
 from t2t_keras.errors import InputError
-from t2t_keras.settings import SamplingSettings
 from t2t_keras.tasks import search
 from tests.tasks import tiny
 
@@ -39,24 +36,13 @@ def made():
     return make_generator(max_extra_tokens=6, beam_size=3)
 
 
-def log_p(generator, texts):
-    """ln P of texts, token by token from the model's logits."""
-    found = []
-    for text in texts:
-        ids = generator.tokenizer.encode([text]).values.numpy()
-        shifted = np.array([[generator.tokenizer.bos_id, *ids]], "int32")
-        logits = tf.nn.log_softmax(generator.model({"target_ids": shifted})[0]).numpy()
-        targets = [*ids, generator.tokenizer.eos_id]
-        found.append(logits[np.arange(len(targets)), targets].sum())
-    return found
-
-
 def test_a_score_is_the_sum_of_the_log_probabilities(made):
     lines = [line for line in tiny.LINES if len(made.tokenizer.encode([line]).values) < 38]
     found = made.score(lines)
-    np.testing.assert_allclose(found.log_probabilities, log_p(made, lines), rtol=1e-4)
-    tokens = made.tokenizer.encode(lines).row_lengths() + 1
-    np.testing.assert_array_equal(found.lengths, tokens)
+    ids = [[*row, made.tokenizer.eos_id] for row in made.tokenizer.encode(lines).to_list()]
+    expected = [tiny.log_p(made.model, row).sum() for row in ids]
+    np.testing.assert_allclose(found.log_probabilities, expected, rtol=1e-4)
+    assert found.lengths.numpy().tolist() == list(map(len, ids))
 
 
 @pytest.mark.parametrize("across", [True, False])
@@ -147,14 +133,10 @@ def test_a_bundle_and_an_export_answer_the_same(made, tmp_path):
     assert whole == found["text"].numpy().tolist()
     scores = signatures["score"](text=texts)["log_probability"]
     np.testing.assert_allclose(scores, made.score(tiny.LINES[:2]).log_probabilities, rtol=1e-5)
-    mode, kind = Mode("sample", sampling=SamplingSettings(seed=3, top_k=5)), made.requests["sample"]
-    from_python, from_export = (
-        mode.results(answer, kind, 2)(tiny.LINES[:2], [1, 2])
-        for answer in (functools.partial(made.run, "sample"), signatures["sample"])
-    )
-    assert [[text for text, _ in row] for row in from_export] == [
-        [text for text, _ in row] for row in from_python
-    ]
+    options = {"seed": [5, 6], "temperature": [1.0] * 2, "top_k": [5] * 2, "top_p": [1.0] * 2}
+    drawn = signatures["sample"](text=texts, **{k: tf.constant(x) for k, x in options.items()})
+    rows = made.sample(tiny.LINES[:2], seed=[5, 6], top_k=5)
+    assert [row[0].text.encode() for row in rows] == drawn["text"].numpy().tolist()
 
 
 def test_what_cannot_be_continued_is_refused_by_its_place(made):
@@ -167,8 +149,6 @@ def test_what_cannot_be_continued_is_refused_by_its_place(made):
     for call in (made, made.n_best, made.sample, made.score):
         with pytest.raises(InputError, match="texts is the string"):
             call("a prompt")
-    with pytest.raises(InputError, match="--document is not for a TextGenerator"):
-        Mode("document").check_predictor(made, 1)
     with pytest.raises(InputError, match="without 'encode'"):
         t2t.TextGenerator(keras.Sequential(), tiny.tokenizer())
 

@@ -30,13 +30,6 @@ def ids_of(translator, text):
     return translator.tokenizer.encode([text]).to_list()[0]
 
 
-def log_probability(translator, source, labels):
-    """log P by the model's own logits, without that of the first label, the language."""
-    inputs = {"source_ids": tf.constant([source]), "target_ids": tf.constant([[3, *labels[:-1]]])}
-    log_p = tf.nn.log_softmax(translator.model(inputs)[0]).numpy()
-    return log_p[range(1, len(labels)), labels[1:]].sum()
-
-
 def test_the_language_stands_before_the_source(before_source, forced):
     languages = {"source_language": tf.constant(SOURCES), "target_language": tf.constant(TARGETS)}
     for translator, codes in ((before_source, TARGETS), (forced, SOURCES)):
@@ -83,7 +76,7 @@ def test_a_forced_language_is_certain_and_counts_in_the_length(forced):
     found = forced.search(tf.constant([source]), tf.constant([[language, *prefix]]))
     labels = found.ids[0, 0].numpy().tolist()
     assert labels[: 1 + len(prefix)] == [language, *prefix]
-    expected = log_probability(forced, source, labels) / ((5 + len(labels)) / 6) ** 0.6
+    expected = tiny.log_p(forced.model, labels, source)[1:].sum() / ((5 + len(labels)) / 6) ** 0.6
     assert found.scores[0, 0].numpy() == pytest.approx(expected, rel=1e-4)
     languages = {"source_language": "en", "target_language": "de"}
     [[best, *_]] = forced.n_best(TEXTS[:1], prefix=["Der"], **languages)
@@ -91,7 +84,7 @@ def test_a_forced_language_is_certain_and_counts_in_the_length(forced):
 
     given = [language, *ids_of(forced, "Der Zug kommt."), 1]
     scores = forced.score(TEXTS[:1], ["Der Zug kommt."], **languages)
-    expected = log_probability(forced, source, given)
+    expected = tiny.log_p(forced.model, given, source)[1:].sum()  # without the language
     tensors = [tf.constant(texts) for texts in (TEXTS[:1], ["Der Zug kommt."])]
     for found in (scores, forced.score(*tensors, **languages)):
         assert found.log_probabilities.numpy() == pytest.approx([expected], rel=1e-4)

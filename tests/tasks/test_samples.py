@@ -32,13 +32,9 @@ def test_a_sample_depends_on_its_seed_and_text_alone(translator):
 @pytest.mark.parametrize(("given", "message"), [
     ({"n": 0}, "^n is 0: give a whole number"),
     ({"temperature": 0.0}, "temperature is 0.0: give a number from 1e-06"),
-    ({"temperature": float("nan")}, "temperature is nan"),
     ({"top_k": 0}, "top_k is 0: give a whole number from 1"),
     ({"top_p": 0}, "top_p is 0: give a number from 1e-06 to 1"),
-    ({"top_p": 1.5}, "top_p is 1.5"),
     ({"seed": 2**31}, "seed is 2147483648: give a whole number from -2,147,483,648"),
-    ({"seed": 0.5}, "seed is 0.5"),
-    ({"seed": None}, "seed is None"),
     ({"seed": np.array(0.5)}, "seed is 0.5: give a whole number"),
     ({"seed": [1, 2]}, "seed has 2 numbers for 4 texts: give one for each"),
     ({"seed": [1, 2, 3, "4"]}, r"seed\[3\] is '4'"),

@@ -19,7 +19,7 @@ def pieces(tokenizer):
 def test_equal_tokens_keep_their_rows_and_others_are_new(caplog):
     old = tiny.translator()
     tokenizer = t2t.train_tokenizer("bpe", [*tiny.LINES[::2], "unlike words"], vocab_size=300)
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="absl")
     before = [weight.numpy() for weight in old.model.weights]
     changed = change_vocabulary(old, tokenizer)
     assert changed.model.config.vocab_size == tokenizer.vocab_size == 300

@@ -1,13 +1,16 @@
 """A translator of a few thousand random weights, with a real tokenizer."""
 
 import functools
+import re
 
 import numpy as np
+import tensorflow as tf
 
 from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.tasks.protection import WordAlignment
 from t2t_keras.tasks.translation import Translator
 
 LINES = [
@@ -49,6 +52,34 @@ def model(seed=1, **overrides):
     last_bias = transformer.decoder.layers[-1].feed_forward_residual.norm.beta
     last_bias.assign(1.5 * transformer.embedding.matrix[tokenizer().eos_id])
     return transformer
+
+
+def log_p(model, labels, source=None):
+    """Returns log P of each label, float32 [length], by the model's logits of all positions."""
+    inputs = {"target_ids": tf.constant([[tokenizer().bos_id, *labels[:-1]]])}
+    if source is not None:
+        inputs["source_ids"] = tf.constant([source])
+    return tf.nn.log_softmax(model(inputs)[0]).numpy()[range(len(labels)), labels]
+
+
+def word_alignment(sources, targets, pairs=None):
+    """The `WordAlignment` of words and of other marks; the last tokens have none.
+
+    Args: sources and targets, str; pairs, {target's word: source's word} of each; None: the same.
+    """
+    starts_and_ends, spans = [], []
+    for row, texts in enumerate(zip(sources, targets, strict=True)):
+        source, target = (
+            [word.span() for word in re.finditer(r"[一-鿿]|\w+|[^\w\s]", text)] for text in texts
+        )
+        known = dict(enumerate(range(len(source)))) if pairs is None else pairs[row]
+        starts_and_ends.append([*target, (0, 0)])
+        spans.append([source[known[n]] if n in known else (0, 0) for n in range(len(target) + 1)])
+    ends, spans = (
+        tf.ragged.constant(x, tf.int32, ragged_rank=1, inner_shape=(2,)).to_tensor()
+        for x in (starts_and_ends, spans)
+    )
+    return WordAlignment(ends[..., 0], ends[..., 1], spans)
 
 
 def multilingual_translator(**template):
