@@ -12,8 +12,7 @@ from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from tests.tasks import tiny
-from tests.tasks.test_classification import classifier
-from tests.tasks.test_shortlist import shortlist
+from tests.tasks.tiny import classifier, shortlist
 
 LIMITS = {"max_extra_tokens": 8, "max_source_length": 40}
 TEXTS = ["The dog sees a man.", "A train.", "", "She does not know the small old dog, she sees."]

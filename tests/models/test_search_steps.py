@@ -11,7 +11,7 @@ from t2t_keras.models.search_steps import has_room, require_own_steps, step_prod
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from tests.tasks import tiny
-from tests.tasks.test_shortlist import shortlist
+from tests.tasks.tiny import shortlist
 
 
 class OwnCall(t2t.Transformer):

@@ -9,7 +9,7 @@ from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.export import read_warmup
 from t2t_keras.tasks.classification import Classifier
 from tests.tasks import tiny
-from tests.tasks.test_classification import LABELS, classifier
+from tests.tasks.tiny import LABELS, classifier
 
 pytestmark = pytest.mark.slow
 

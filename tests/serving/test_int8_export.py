@@ -19,7 +19,7 @@ from t2t_keras.serving.signatures import SIGNATURES
 from t2t_keras.serving.verification import Distance, Request, VerificationError, measure_distance
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
-from tests.tasks.test_classification import classifier
+from tests.tasks.tiny import classifier
 
 pytestmark = pytest.mark.slow
 

@@ -3,28 +3,10 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.models.classifier import TransformerClassifier
-from t2t_keras.models.config import TransformerConfig
 from t2t_keras.tasks.classification import Classification, Classifier
 from tests.reference import softmax
 from tests.tasks import tiny
-
-LABELS = ["bad", "süß", "so so"]
-
-
-def model(seed=1, **overrides):
-    """A classifier of random weights, large enough that texts differ."""
-    sizes = {"num_encoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
-    config = TransformerConfig(tiny.tokenizer().vocab_size, **(sizes | overrides))
-    classifier = TransformerClassifier(config, len(LABELS))
-    rng = np.random.default_rng(seed)
-    for matrix in (w for w in classifier.weights if len(w.shape) > 1):
-        matrix.assign(rng.normal(0, 0.5, matrix.shape))
-    return classifier
-
-
-def classifier(window=None, **settings):
-    return Classifier(model(attention_window=window), tiny.tokenizer(), LABELS, **settings)
+from tests.tasks.tiny import LABELS, classifier
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +40,7 @@ def test_texts_are_cut_at_the_limit_and_where_positions_end_and_counted(caplog):
     cut = classifier(max_source_length=9)
     assert cut.encode(tf.constant([long])).shape == (1, 9)
     np.testing.assert_array_equal(cut.probabilities([long]), cut.probabilities([long + "Why?"]))
-    learned = model(position_embedding="learned", max_positions=12)
+    learned = tiny.classifier_model(position_embedding="learned", max_positions=12)
     learned = Classifier(learned, tiny.tokenizer(), LABELS, 500)
     assert learned.encode(tf.constant([long])).shape == (1, 12)
     for ask in (cut, cut.n_best, cut.probabilities):

@@ -23,7 +23,7 @@ from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.spans import GAP, INLINE, OPENING, SPACE, WORD, mask, put_spans, unmask
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
-from tests.tasks.test_shortlist import shortlist
+from tests.tasks.tiny import shortlist
 
 A, B, C = map(mark_of, (1, 2, 3))
 SPANS = [

@@ -6,14 +6,13 @@ import threading
 import pytest
 import tensorflow as tf
 
-import t2t_keras as t2t
 from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
 from t2t_keras.tasks import search
 from t2t_keras.tasks.shortlist import ShortlistTranslator
-from tests.tasks import test_classification, tiny
-from tests.tasks.test_shortlist import shortlist
+from tests.tasks import tiny
+from tests.tasks.tiny import classifier, shortlist
 
 TEXTS = tiny.LINES[:2]
 
@@ -22,16 +21,12 @@ def best(predictor):
     return predictor.n_best(TEXTS, 1)
 
 
-def classifier(labels=test_classification.LABELS, **settings):
-    return t2t.Classifier(test_classification.model(), tiny.tokenizer(), labels, **settings)
-
-
 @pytest.mark.parametrize(("make", "name", "value", "ask"), [
     (tiny.translator, "max_source_length", 4, best),
     (classifier, "labels", ("x", "y", "z"), best),
     (classifier, "max_source_length", 3, best),
     pytest.param(tiny.translator, "model", tiny.model, best, marks=pytest.mark.slow),
-    (classifier, "model", test_classification.model, best),
+    (classifier, "model", tiny.classifier_model, best),
 ])  # fmt: skip
 def test_what_is_replaced_is_that_of_a_new_predictor(make, name, value, ask):
     replaced = make()

@@ -5,23 +5,13 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.data.base_tokenizer import FIRST_WORD
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 from t2t_keras.tasks.shortlist import Shortlist, ShortlistTranslator
 from tests.data.test_lexical_table import MemoryShards
 from tests.tasks import tiny
-from tests.tasks.test_classification import classifier
-
-FIRST_WORD = 260
-
-
-def shortlist(k=4, common=(), seed=0):
-    """Random targets of each source id, beside bytes and special tokens."""
-    vocab = tiny.tokenizer().vocab_size
-    table = np.random.default_rng(seed).integers(FIRST_WORD, vocab, (vocab, k), np.int32)
-    table[0] = 0
-    common = np.union1d(np.arange(FIRST_WORD), common).astype(np.int32)
-    return Shortlist(table, common, tiny.tokenizer().fingerprint())
+from tests.tasks.tiny import classifier, shortlist
 
 
 def allowed_ids(given, text, prefix=""):

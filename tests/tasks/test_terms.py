@@ -15,7 +15,7 @@ from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.terms import TermIndex, Terms, ask
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
-from tests.tasks.test_shortlist import shortlist
+from tests.tasks.tiny import shortlist
 
 TERMS = {"small dog": "Zugtier", "train": "Hund Mann", "dog": "Mann", "old": "kleinen"}
 

@@ -8,7 +8,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.tasks.given_translations import align
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from tests.tasks import tiny
-from tests.tasks.test_shortlist import shortlist
+from tests.tasks.tiny import shortlist
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""A translator of a few thousand random weights, with a real tokenizer."""
+"""Predictors of a few thousand random weights, with a real tokenizer, and what they give."""
 
 import functools
 import re
@@ -6,11 +6,15 @@ import re
 import numpy as np
 import tensorflow as tf
 
+from t2t_keras.data.base_tokenizer import FIRST_WORD
 from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.tokenizers import train_tokenizer
+from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.protection import WordAlignment
+from t2t_keras.tasks.shortlist import Shortlist
 from t2t_keras.tasks.translation import Translator
 
 LINES = [
@@ -19,6 +23,8 @@ LINES = [
     "She does not know whether the train is coming.",
     "Sie weiß nicht, ob der Zug kommt.",
 ]
+
+LABELS = ["bad", "süß", "so so"]
 
 ODD = [
     "The dog.",
@@ -43,15 +49,38 @@ def model(seed=1, **overrides):
         "feed_forward_dim": 24,
     }
     config = TransformerConfig(tokenizer().vocab_size, num_heads=2, **(sizes | overrides))
-    transformer = Transformer(config)
-    rng = np.random.default_rng(seed)
-    matrices = [w for w in transformer.weights if len(w.shape) > 1]
-    for matrix in matrices:  # sharp enough that sentences and hypotheses differ
-        matrix.assign(rng.normal(0, 0.5, matrix.shape))
+    transformer = _sharpened(Transformer(config), seed)
     # The bias of the last norm makes the end likely: some sentences end, some do not.
     last_bias = transformer.decoder.layers[-1].feed_forward_residual.norm.beta
     last_bias.assign(1.5 * transformer.embedding.matrix[tokenizer().eos_id])
     return transformer
+
+
+def _sharpened(model, seed):
+    """Returns a model with random matrices, so sharp that sentences and hypotheses differ."""
+    rng = np.random.default_rng(seed)
+    for matrix in (w for w in model.weights if len(w.shape) > 1):
+        matrix.assign(rng.normal(0, 0.5, matrix.shape))
+    return model
+
+
+def classifier_model(seed=1, **overrides):
+    sizes = {"num_encoder_layers": 1, "model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
+    config = TransformerConfig(tokenizer().vocab_size, **(sizes | overrides))
+    return _sharpened(TransformerClassifier(config, len(LABELS)), seed)
+
+
+def classifier(window=None, labels=LABELS, **settings):
+    return Classifier(classifier_model(attention_window=window), tokenizer(), labels, **settings)
+
+
+def shortlist(k=4, common=(), seed=0):
+    """Random targets of each source id, beside bytes and special tokens."""
+    vocab = tokenizer().vocab_size
+    table = np.random.default_rng(seed).integers(FIRST_WORD, vocab, (vocab, k), np.int32)
+    table[0] = 0
+    common = np.union1d(np.arange(FIRST_WORD), common).astype(np.int32)
+    return Shortlist(table, common, tokenizer().fingerprint())
 
 
 def log_p(model, labels, source=None):
