@@ -8,7 +8,7 @@ from t2t_keras import ops
 from t2t_keras.data.batching import shift_right
 from t2t_keras.data.text_parts import in_batches
 from t2t_keras.decoding.token_records import attended_positions
-from t2t_keras.tasks.translated_tokens import source_spans
+from t2t_keras.tasks.results import source_spans
 
 _MAX_POSITIONS = 4096
 """Target positions whose logits are in memory together: 0.5 GB for 32,000 tokens in float32."""
@@ -102,16 +102,13 @@ def align(model, tokenizer, source, target_ids):
     decoder_ids = shift_right(target_ids, tokenizer.bos_id)
     inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
     attention = model(inputs, return_attention_weights=True)[1].cross
-    real = ops.is_token(target_ids)  # [batch, target]
-    has_span = real & (target_ids != tokenizer.eos_id)
-    if getattr(tokenizer, "languages", None) is not None:
-        has_span &= ~tokenizer.languages.is_language(target_ids)
     # The end and padding have no characters, whatever their weight.
     attended = attended_positions(attention[:, -1], source.ends > source.starts)
-    attention *= tf.cast(real, tf.float32)[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
+    real = tf.cast(ops.is_token(target_ids), tf.float32)  # [batch, target]
+    attention *= real[:, tf.newaxis, tf.newaxis, :, tf.newaxis]
     return Alignment(
         tokenizer.pieces(source.ids),
         tokenizer.target.pieces(target_ids),
         attention,
-        source_spans(attended, source, has_span),
+        source_spans(attended, source, target_ids, tokenizer),
     )

@@ -22,12 +22,11 @@ from t2t_keras.tasks.protection import (
     protection_of,
     put_terms,
 )
-from t2t_keras.tasks.results import TranslationBatch
+from t2t_keras.tasks.results import TranslationBatch, describe_tokens
 from t2t_keras.tasks.search import EARLY_STOPS, SearchPredictor
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import TermIndex
 from t2t_keras.tasks.text_io import Reader, refuse_languages
-from t2t_keras.tasks.translated_tokens import describe_tokens
 
 _TEXTS, _IDS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
 _COUNT = tf.TensorSpec([], tf.int32)

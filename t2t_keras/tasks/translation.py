@@ -14,7 +14,11 @@ from t2t_keras.settings import documented
 from t2t_keras.tasks.given_translations import Alignment, Scores
 from t2t_keras.tasks.graph_translator import GraphTranslator
 from t2t_keras.tasks.requests import LANGUAGES
-from t2t_keras.tasks.results import Translation
+from t2t_keras.tasks.results import (
+    DetailedTranslation,
+    Translation,
+    detailed_translations,
+)
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import (
@@ -25,7 +29,6 @@ from t2t_keras.tasks.text_io import (
     warn_truncated,
     without_repeats,
 )
-from t2t_keras.tasks.translated_tokens import DetailedTranslation, detailed_translations
 from t2t_keras.tasks.translation_requests import REQUESTS
 from t2t_keras.types import Array, Languages, Texts
 
