@@ -177,10 +177,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     @property
     def saved_inputs(self):
-        names = ["text"]
-        if getattr(self, "languages", None) is not None:
-            names += ["source_language", "target_language"]
-        return [tf.TensorSpec([None], tf.string, name) for name in names]
+        return [x.spec for x in self.requests["serving_default"].inputs_of(self)]
 
     def merged(self) -> Predictor:
         """Returns a predictor whose model has no LoRA, see `merge_lora`; itself if it has none."""

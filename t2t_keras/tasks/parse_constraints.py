@@ -37,16 +37,6 @@ class Constrained(NamedTuple):
     state: Any  # state of the model inside
 
 
-class _Kinds(NamedTuple):
-    """The label index of symbols, and which symbols open, close, take a word, or echo it."""
-
-    label: tf.Tensor
-    opens: tf.Tensor
-    closes: tf.Tensor
-    takes: tf.Tensor
-    echoes: tf.Tensor
-
-
 @dataclasses.dataclass(frozen=True)
 class BracketAutomaton:
     """The automaton for one batch of sentences."""
@@ -88,13 +78,11 @@ class BracketAutomaton:
         The start token changes nothing. An invalid symbol gives a meaningless state but no error,
         since a search also steps hypotheses of probability 0.
         """
-        kinds = self._kinds(symbols)
-        labels = tf.where(
-            (tf.range(self.max_depth) == old.depth[..., tf.newaxis]) & kinds.opens[..., tf.newaxis],
-            kinds.label[..., tf.newaxis],
-            old.labels,
-        )
-        opens, closes, takes, echoes = (tf.cast(kind, tf.int32) for kind in kinds[1:])
+        label, *kinds = self._kinds(symbols)
+        is_new = tf.range(self.max_depth) == old.depth[..., tf.newaxis]
+        is_new &= kinds[0][..., tf.newaxis]
+        labels = tf.where(is_new, label[..., tf.newaxis], old.labels)
+        opens, closes, takes, echoes = (tf.cast(kind, tf.int32) for kind in kinds)
         return ParserState(
             left=old.left - opens - closes - takes - echoes,
             words=tf.maximum(old.words - takes, 0),
@@ -127,15 +115,14 @@ class BracketAutomaton:
         end = ~(echo | take | open_ | close)
 
         symbols = tf.range(self._echo + 1)
-        kinds = self._kinds(symbols)
-        innermost = tf.gather(
-            state.labels, tf.maximum(state.depth - 1, 0), axis=2, batch_dims=2
-        )  # [batch, beams]
+        label, opens, closes, takes, echoes = self._kinds(symbols)
+        depth = tf.maximum(state.depth - 1, 0)
+        innermost = tf.gather(state.labels, depth, axis=2, batch_dims=2)  # [batch, beams]
         return (
-            (open_[..., tf.newaxis] & kinds.opens)
-            | (close[..., tf.newaxis] & kinds.closes & (kinds.label == innermost[..., tf.newaxis]))
-            | (take[..., tf.newaxis] & kinds.takes & self._tags_of_next_word(state))
-            | (echo[..., tf.newaxis] & kinds.echoes)
+            (open_[..., tf.newaxis] & opens)
+            | (close[..., tf.newaxis] & closes & (label == innermost[..., tf.newaxis]))
+            | (take[..., tf.newaxis] & takes & self._tags_of_next_word(state))
+            | (echo[..., tf.newaxis] & echoes)
             | (end[..., tf.newaxis] & (symbols == self.tokenizer.eos_id))
         )
 
@@ -155,12 +142,13 @@ class BracketAutomaton:
         return self._of_word(self.word_ids, self.counts[:, tf.newaxis] - state.words - 1)
 
     def _kinds(self, symbols):
+        """Returns the label index of symbols, and which open, close, take a word, or echo it."""
         vocabulary = self.tokenizer
         opens = (symbols >= vocabulary.first_opener) & (symbols < vocabulary.first_closer)
         closes = (symbols >= vocabulary.first_closer) & (symbols < vocabulary.first_tag)
         takes = (symbols >= vocabulary.first_tag) & (symbols < vocabulary.target_size)
         label = symbols - tf.where(opens, vocabulary.first_opener, vocabulary.first_closer)
-        return _Kinds(label, opens, closes, takes, symbols == self._echo)
+        return label, opens, closes, takes, symbols == self._echo
 
     def accepts(self, ids):
         """Returns which sequences are valid trees, bool [batch, beams].

@@ -111,9 +111,13 @@ def _beginnings(predictor, lines):
     return strings(line[:2] if number % 2 else "" for number, line in enumerate(lines, start=1))
 
 
-def _numbers(dtype, of_row):
-    """Returns the sample function of a column of numbers, each by its row."""
-    return lambda predictor, lines: np.array([of_row(row) for row in range(len(lines))], dtype)
+def _number(name, dtype, of_row, allowed=None):
+    """Returns an input of a number for each text, whose sample is a function of the row."""
+
+    def sample(predictor, lines):
+        return np.array([of_row(row) for row in range(len(lines))], dtype.as_numpy_dtype)
+
+    return Input(name, sample, dtype, allowed=allowed)
 
 
 def _source_ids(predictor, lines):
@@ -133,24 +137,19 @@ LANGUAGES = (
     Input("target_language", _languages(1)),
 )
 _SAMPLING = settings_of(SamplingSettings)
-SAMPLING = (  # some draw from all tokens, some from the most likely ones
-    Input("seed", _numbers(np.int32, lambda row: row), tf.int32),
-    Input(
-        "temperature",
-        _numbers(np.float32, lambda row: 0.8),
-        tf.float32,
-        allowed=_SAMPLING["temperature"].allowed,
-    ),
-    Input(  # 0 and 1 are None of the library
+SAMPLING = (  # some draw from all tokens, some from the most likely ones; 0 and 1: None in Python
+    _number("seed", tf.int32, lambda row: row),
+    _number("temperature", tf.float32, lambda row: 0.8, _SAMPLING["temperature"].allowed),
+    _number(
         "top_k",
-        _numbers(np.int32, lambda row: row % 2 * 10),
         tf.int32,
-        allowed=Range(0, _SAMPLING["top_k"].allowed.most, whole=True),
+        lambda row: row % 2 * 10,
+        Range(0, _SAMPLING["top_k"].allowed.most, whole=True),
     ),
-    Input(
+    _number(
         "top_p",
-        _numbers(np.float32, lambda row: 0.9 if row % 3 == 1 else 1.0),
         tf.float32,
-        allowed=Range(_SAMPLING["top_p"].allowed.least, 1),
+        lambda row: 0.9 if row % 3 == 1 else 1.0,
+        Range(_SAMPLING["top_p"].allowed.least, 1),
     ),
 )
