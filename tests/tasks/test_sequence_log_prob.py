@@ -8,22 +8,6 @@ from tests.tasks import tiny
 TEXTS = ["The dog sees a man.", "A train.", "", "She does not know the small old dog, she sees."]
 
 
-def test_a_hypothesis_has_the_score_that_the_search_found(translator):
-    source_ids = translator.encode(tf.constant(TEXTS))
-    found = translator.search(source_ids, n_best=4)
-    assert np.all(found.scores[0] > -np.inf)
-    for hypothesis in range(4):
-        ended = np.any(found.ids[:, hypothesis] == 1, axis=1)
-        assert ended.any()
-        scores = sequence_log_prob(
-            translator.model, source_ids, found.ids[:, hypothesis], start_id=3
-        )
-        np.testing.assert_array_equal(scores.lengths, found.lengths[:, hypothesis])
-        np.testing.assert_allclose(
-            scores.log_probabilities, found.log_probabilities[:, hypothesis], rtol=1e-5, atol=1e-5
-        )
-
-
 def test_log_probability_is_the_sum_over_the_softmax_of_the_models_logits(translator):
     translations = ["Der alte Mann.", "", "Ob der Zug kommt?", "Hund"]
     sources = translator.encode(tf.constant(TEXTS)).numpy()

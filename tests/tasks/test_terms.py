@@ -192,11 +192,9 @@ def test_translations_have_the_targets_of_terms_and_others_are_unchanged(transla
     ({"dog": 3}, r"terms has the term 'dog' with the translation 3: give each as one line"),
     ({"dog": " "}, r"terms has the term 'dog' with the translation ' ': give each"),
     ({"cat": "\0"}, r"terms has the term 'cat' with the translation '\\x00': give each"),
-    ({"": "Hund"}, r"terms has the term '' with the translation 'Hund': give each"),
     ({"dog\tcat": "Hund"}, r"terms has 'dog\\tcat': leave the tab out"),
-    ({"dog": "Hund\nMann"}, r"translation 'Hund\\nMann': give each as one line"),
     ({"dog\n": "Hund"}, r"terms has the term 'dog\\n' with the translation 'Hund': give each"),
-    ({"dog": "Hund\r"}, r"terms has the term 'dog' with the translation 'Hund\\r': give each"),
+    ({"dog": "Hund\nMann"}, r"translation 'Hund\\nMann': give each as one line"),
     (
         {"dog": "a\ue000b"},
         r"terms has 'a\\ue000b': leave out the characters U\+E000 to U\+E0FF",
@@ -264,7 +262,6 @@ def test_a_file_of_terms_is_read_line_by_line(tmp_path):
             "a\tb\nold\x0cman\tMann\n",
             r"line 2 has the term 'old\\x0cman' with the translation 'Mann'",
         ),
-        ("a\tb\n\ndog\t\0\n", r"line 3 has the term 'dog' with the translation '\\x00': give each"),
         ("New York\tA\nNew  York\tB\n", r"'New York' .* 'A' \(line 1\) and 'B' \(line 2\)"),
         (
             "dog\tHund\ncat\tKatze\ndog\tKöter\n",
