@@ -56,8 +56,7 @@ class Reader:
     def encode(self, texts, first_ids=None):
         """Returns the `EncodedTexts` of texts."""
         texts, clipped = self._clip(texts)
-        ids = prepend(first_ids, self.tokenizer.encode(texts))
-        return self._encoded(ids, clipped)
+        return self._encoded(prepend(first_ids, self.tokenizer.encode(texts)), clipped)
 
     def encode_prefix(self, texts, first_ids=None):
         """Encodes texts without the end token.
@@ -76,7 +75,7 @@ class Reader:
         have spans 0, 0.
         """
         found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
-        ids = self._append_end(prepend(first_ids, found.ids))
+        ids = append_end(prepend(first_ids, found.ids), self._eos_id, self._most)
         before = None if first_ids is None else tf.zeros_like(first_ids)
         shape = tf.shape(ids, tf.int64)
         is_kept = tf.range(shape[1]) < self._most
@@ -109,10 +108,8 @@ class Reader:
         return blank_to_empty(tf.strings.substr(kept, 0, most, unit="UTF8_CHAR")), clipped
 
     def _encoded(self, ids, clipped=False):
-        return EncodedTexts(self._append_end(ids), clipped | (ids.row_lengths() > self._most))
-
-    def _append_end(self, ids):
-        return append_end(ids, self._eos_id, self._most)
+        ended = append_end(ids, self._eos_id, self._most)
+        return EncodedTexts(ended, clipped | (ids.row_lengths() > self._most))
 
 
 def append_end(ids, eos_id=None, most=None):
