@@ -1,8 +1,7 @@
 """Base of all tokenizers: the special ids, the interface, and offsets of tokens in their text.
 
 Start with `Tokenizer`. `sentence_piece.py`, `word_piece.py` and `tree_tokenizer.py` implement it;
-`tokenizers.py` trains and loads them. `valid_utf8` replaces invalid characters, and `is_blank` says
-which texts are empty.
+`tokenizers.py` trains and loads them.
 """
 
 import contextlib
@@ -49,17 +48,12 @@ _MAX_PREFIX_TOKENS = 2**20
 
 
 class TokenOffsets(NamedTuple):
-    """Tokens and the part of its text that each one covers.
+    """Tokens and the part of its text that each one covers, int32 `[batch, (length)]` each.
 
     Offsets count characters (Unicode code points): `text[start:end]` is the part in Python. Invalid
-    bytes count as `bytes.decode("utf-8", "replace")` replaces them.
-
-    Attributes:
-        ids: RaggedTensor int32 `[batch, (length)]`.
-        starts: RaggedTensor int32 `[batch, (length)]`.
-        ends: RaggedTensor int32 `[batch, (length)]`. A part is never empty. A token of spaces
-            covers them, any other token leaves out the spaces before it. Each token that holds
-            some bytes of a character covers the whole character.
+    bytes count as `bytes.decode("utf-8", "replace")` replaces them. A part is never empty. A token
+    of spaces covers them, any other token leaves out the spaces before it. Each token that holds
+    some bytes of a character covers the whole character.
     """
 
     ids: tf.RaggedTensor
@@ -77,7 +71,7 @@ class Tokenizer(tf.Module):
     constructor, and defines `train`, `encode`, `encode_with_offsets` and `_join`.
 
     Attributes:
-        adds_eos: bool, whether the end of sequence follows a source.
+        adds_eos: whether the end of sequence follows a source.
         placeholder_ids: range, the ids of the placeholders.
 
     Args:
@@ -130,7 +124,7 @@ class Tokenizer(tf.Module):
             texts: string `[batch]`, UTF-8, a tensor or a list; invalid bytes count as U+FFFD.
 
         Returns:
-            RaggedTensor int32 `[batch, (length)]`.
+            int32 `[batch, (length)]`.
 
         Raises:
             InputError: if texts is a single string, a table, …: anything but a sequence of strings.
@@ -138,52 +132,37 @@ class Tokenizer(tf.Module):
         raise NotImplementedError
 
     def encode_with_offsets(self, texts: Texts) -> TokenOffsets:
-        """Returns the ids of `encode` and the part of the text that each token covers.
-
-        Args:
-            texts: as for `encode`.
-
-        Example:
-
-        >>> tokenizer.encode_with_offsets(["Cafe\u0301 au lait"]).starts
-        """
+        """Returns the ids of `encode` and the part of the text that each token covers."""
         raise NotImplementedError
 
     def decode(self, ids: Ids) -> tf.Tensor:
-        """Joins tokens to text.
+        """Joins tokens to text, string `[batch]`, always valid UTF-8.
 
         Args:
             ids: integers `[batch, length]`, dense or ragged, or a list of lists of int. Left
                 out are padding, beginning-of-sequence tokens, tokens of languages, placeholders,
                 and everything from the first end-of-sequence token on.
 
-        Returns:
-            string `[batch]`, always valid UTF-8.
-
         Raises:
             InputError: if ids are not such a batch, or an id is out of range.
         """
-        ids = as_ids(ids, self.vocab_size)
-        if isinstance(ids, tf.RaggedTensor):
-            ids = ids.to_tensor()
+        ids = self._dense(ids)
         return self._join(tf.ragged.boolean_mask(ids, self._is_text(ids)))
+
+    def _dense(self, ids):
+        ids = as_ids(ids, self.vocab_size)
+        return ids.to_tensor() if isinstance(ids, tf.RaggedTensor) else ids
 
     def decode_with_offsets(self, ids: Ids) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Joins tokens to text, as `decode` does, and returns the offsets of each token in it.
 
-        Args:
-            ids: as for `decode`; RaggedTensors are padded.
-
         Returns:
-            string `[batch]`, and the begin and the end of each token's part in characters (Unicode
-            code points), int32 `[batch, length]`: `text[begin:end]` in Python. A part does not
-            include the spaces before it, unless it consists of spaces. A token that contains some
-            bytes of a character covers the whole character. Padding, the begin, languages, the end
-            and everything after it have 0, 0; a token that adds nothing to the text gets the last
-            character before it.
+            string `[batch]`, and the begin and the end of each token's part in characters, int32
+            `[batch, length]`. Parts are those of `TokenOffsets`. Padding, the begin, languages, the
+            end and everything after it have 0, 0; a token that adds nothing to the text gets the
+            last character before it.
         """
-        ids = as_ids(ids, self.vocab_size)
-        ids = ids.to_tensor() if isinstance(ids, tf.RaggedTensor) else ids
+        ids = self._dense(ids)
         texts, ends = self.decode(ids), self._ends_in_text(ids)
         starts = tf.pad(ends[:, :-1], [[0, 0], [1, 0]])
         starts = tf.maximum(tf.minimum(starts, ends - 1), 0)
@@ -225,14 +204,7 @@ class Tokenizer(tf.Module):
         )[1]
 
     def pieces(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """Returns the text of each id, an empty string for padding.
-
-        Args:
-            ids: int32 of any shape, dense or ragged.
-
-        Returns:
-            string of the same shape.
-        """
+        """Returns the text of each id, int32 of any shape, dense or ragged; "" for padding."""
         if isinstance(ids, tf.RaggedTensor):
             return ids.with_flat_values(self.pieces(ids.flat_values))
         return tf.where(ids == PAD_ID, "", tf.gather(self._pieces, ids))
@@ -245,14 +217,7 @@ class Tokenizer(tf.Module):
         return hashlib.sha256(content).hexdigest()
 
     def save(self, directory: StrPath) -> None:
-        """Writes the two files that `load_tokenizer` reads.
-
-        Args:
-            directory: a folder, made if missing.
-
-        Raises:
-            InputError: if it contains another program's `tokenizer.json`, such as Hugging Face's.
-        """
+        """Writes a folder for `load_tokenizer`; raises InputError if it is another program's."""
         directory = local_path(directory)
         _require_own(os.path.join(directory, DESCRIPTION_FILE))
         write_file(os.path.join(directory, self.model_file), self.model_bytes)
@@ -261,19 +226,18 @@ class Tokenizer(tf.Module):
             "vocab_size": self.vocab_size,
             "sha256": hashlib.sha256(self.model_bytes).hexdigest(),
         }
-        if self.languages is not None:
-            description["languages"] = dataclasses.asdict(self.languages)
-        if self.placeholder_ids:
-            description["placeholders"] = len(self.placeholder_ids)
-        write_json(os.path.join(directory, DESCRIPTION_FILE), description)
+        reserved = self._reserved()
+        if "languages" in reserved:
+            reserved["languages"] = dataclasses.asdict(self.languages)
+        write_json(os.path.join(directory, DESCRIPTION_FILE), description | reserved)
 
-    def __reduce__(self):
-        make = type(self)  # for pickle: tables are made anew
-        if self.languages is not None:
-            make = functools.partial(make, languages=self.languages)
-        if self.placeholder_ids:
-            make = functools.partial(make, placeholders=len(self.placeholder_ids))
-        return make, (self.kind, self.model_bytes)
+    def __reduce__(self):  # for pickle: tables are made anew
+        return functools.partial(type(self), **self._reserved()), (self.kind, self.model_bytes)
+
+    def _reserved(self):
+        """Returns the arguments of the constructor for languages and placeholders, if any."""
+        reserved = {"languages": self.languages, "placeholders": len(self.placeholder_ids)}
+        return {name: value for name, value in reserved.items() if value}
 
     def _is_text(self, ids):
         """Returns which ids, int32 `[batch, length]`, are before the end and not special."""
@@ -319,16 +283,11 @@ def require_tokenizer(tokenizer: object) -> None:
 
 
 def encode_with_eos(texts: Array | list[bytes], tokenizer: Encoder) -> tf.RaggedTensor:
-    """Returns the ids of texts, each followed by the end-of-sequence id.
+    """Returns the ids of texts, string `[batch]`, each with the end id: int32 `[batch, (length)]`.
 
-    Args:
-        texts: string `[batch]`. Line breaks at their ends are dropped. A blank text has only the
-            end id; see `is_blank`.
-        tokenizer: `Tokenizer`, or another object with `encode` and `eos_id`. If its `adds_eos`
-            is False, no end id is added.
-
-    Returns:
-        RaggedTensor int32 `[batch, (length)]`.
+    Line breaks at their ends are dropped. A blank text has only the end id; see `is_blank`. The
+    tokenizer may be another object with `encode` and `eos_id`. If its `adds_eos` is False, no end
+    id is added.
 
     Raises:
         InputError: if `tokenizer` has not both.
@@ -342,6 +301,12 @@ def encode_with_eos(texts: Array | list[bytes], tokenizer: Encoder) -> tf.Ragged
     return tf.concat([ids, tf.cast(ends, tf.int32)], axis=1)
 
 
+def lookup_table(keys, values, default):
+    """Returns a table of strings that a graph looks up."""
+    keys = tf.constant(keys, tf.string)
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
+
+
 def valid_batch(texts):
     """Returns texts as a string tensor [batch] of valid UTF-8; arguments as for `as_batch`."""
     return valid_utf8(as_batch(texts))
@@ -353,13 +318,10 @@ def valid_utf8(texts):
 
 
 def is_blank(texts: Array) -> tf.Tensor:
-    """Returns whether each text is blank, bool of the shape of texts.
+    """Returns whether each text, string of any shape, is blank: bool of the same shape.
 
     A blank text is empty or consists of white space, control characters and Unicode's
     ignorable characters: no-break and ideographic spaces, zero-width spaces, byte order marks, NUL.
-
-    Args:
-        texts: string of any shape.
     """
     return tf.strings.regex_full_match(texts, _INVISIBLE)
 
@@ -374,7 +336,7 @@ def offsets_in_characters(texts, ids, starts, ends):
 
     Args:
         texts: string `[batch]`, valid UTF-8.
-        ids: RaggedTensor int32 `[batch, (length)]`.
+        ids: int32 `[batch, (length)]`.
         starts, ends: integers `[tokens]`, byte offsets of each token within its own text, in
             ascending order. They may lie within a character. Spaces before a token belong to it.
             A token without bytes shares the next token's span.
@@ -405,15 +367,11 @@ def offsets_in_characters(texts, ids, starts, ends):
 
 
 def normalize_with_offsets(texts):
-    """Normalizes texts to NFC.
-
-    Args:
-        texts: string `[batch]`, valid UTF-8.
+    """Normalizes texts, string `[batch]`, valid UTF-8, to NFC.
 
     Returns:
-        The normalized texts, string `[batch]`, and a function of rows, starts and ends, integers
-        `[tokens]`: byte offsets of tokens in the normalized text of their row. It returns the
-        starts and ends in the texts themselves, int64 `[tokens]`.
+        The normalized texts and a function that returns the offsets of tokens in the texts
+        themselves, as `offsets_in_characters`, of their offsets in the normalized texts.
     """
     # One more text: the op that finds source offsets crashes without any.
     texts = tf.concat([texts, [""]], axis=0)
@@ -442,13 +400,15 @@ def normalize_with_offsets(texts):
     ends = tf.where(last | ~stays, found, same)
     row_starts = places.row_starts()
 
-    def source_offsets(rows, token_starts, token_ends):
-        return tuple(
-            tf.gather(offsets, tf.gather(row_starts, rows) + tf.cast(places, tf.int64))
+    def locate(ids, token_starts, token_ends):
+        first = tf.gather(row_starts, rows_of(ids))
+        found = (
+            tf.gather(offsets, first + tf.cast(places, tf.int64))
             for offsets, places in ((starts, token_starts), (ends, token_ends))
         )
+        return offsets_in_characters(texts[:-1], ids, *found)
 
-    return normalized[:-1], source_offsets
+    return normalized[:-1], locate
 
 
 def _bytes(texts):

@@ -33,9 +33,8 @@ class BpeDropout:
     differently in another batch.
 
     Args:
-        tokenizer: `Tokenizer` of kind `bpe`.
+        tokenizer: of kind `bpe`.
         rate: the probability p, 0 to 1; 0.1 in the paper.
-        seed: int.
 
     Raises:
         InputError: if the tokenizer is of another kind or has no byte tokens, or the rate is not
@@ -122,15 +121,10 @@ class BpeDropout:
 
 
 class RepeatedCorpus:
-    """A corpus whose training split is repeated several times.
+    """A corpus whose training split, `split`, is repeated; its other splits are unchanged.
 
     Repetition n begins with pair n and ends with the pairs before it. Batches of any size therefore
     have other texts in each repetition, and `BpeDropout` segments them differently.
-
-    Args:
-        corpus: an object with `examples(split)`; its other splits are unchanged.
-        split: the training split's name.
-        repetitions: 1 or more.
     """
 
     def __init__(self, corpus: Corpus, split: str, repetitions: int):

@@ -10,7 +10,7 @@ _MOST_LENGTHS = 40  # of a side, among which to choose
 
 
 def bucket_lengths(max_length: int, count: int = 16) -> tuple[int, ...]:
-    """Returns at most `count` lengths of buckets up to max_length, ascending: tuple of int.
+    """Returns at most `count` lengths of buckets up to max_length, ascending.
 
     Each is about a fixed factor longer than the one before, so that the fraction of padding is the
     same for short and long sentences; all but the last are multiples of 4.
@@ -24,20 +24,18 @@ def bucket_lengths(max_length: int, count: int = 16) -> tuple[int, ...]:
 def bucket_shapes(
     lengths: np.ndarray, max_length: int, count: int = 16
 ) -> tuple[tuple[int, int], ...]:
-    """Returns at most `count` shapes that need the least padding: tuple of (int, int).
+    """Returns at most `count` shapes (source, target), ascending, that need the least padding.
 
     Each shape is at least as long on both sides as the one before, and a pair gets the first
-    one in which it fits. Dynamic programming finds, among all such chains of `count` shapes, one
-    with the fewest positions for all pairs. If a side has more than 40 different lengths, only 40
-    of them are used, each about a fixed factor longer than the one before.
+    one in which it fits; the last has room for a pair of `max_length`. Dynamic programming finds,
+    among all such chains of `count` shapes, one with the fewest positions for all pairs. If a side
+    has more than 40 different lengths, only 40 of them are used, each about a fixed factor longer
+    than the one before.
 
     Args:
-        lengths: int [pairs, 2], tokens of sources and targets, at least one pair.
-        max_length: not less than any of them.
+        lengths: int [pairs, 2], tokens of sources and targets, at least one pair, none longer
+            than `max_length`.
         count: at least 2.
-
-    Returns:
-        Shapes (source, target), ascending. The last one has room for a pair of `max_length`.
     """
     lengths = np.asarray(lengths)
     longest = (max_length, max_length)

@@ -2,11 +2,7 @@
 
 A model of many languages reads them as tokens: one before the source, a forced first token of the
 target, or both. A `LanguageTemplate` describes this and gives the id of each language's token. It
-is the attribute `languages` of a tokenizer (`None` for a bilingual model) and is saved with the
-tokenizer. Training, search, scoring, alignment and export read it.
-
-Start with `LanguageTemplate.first_ids`, which a graph calls, and `direction_encoders`, which writes
-token shards.
+is the attribute `languages` of a tokenizer (`None` for a bilingual model) and is saved with it.
 """
 
 import dataclasses
@@ -15,6 +11,7 @@ import re
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import valid_utf8
+from t2t_keras.data.ragged import prepend_to_texts
 from t2t_keras.errors import InputError
 
 _ROLES = ("source", "target", "")
@@ -49,24 +46,15 @@ class LanguageTemplate:
     | Johnson et al. 2017, tensor2tensor, SMaLL-100 | "target" | False |
     | M2M-100, NLLB-200, mBART-50 | "source" | True |
 
-    Args:
-        ids: {code: id of its token}, such as {"de": 4, "en": 5}.
-        source: the language whose token precedes a source: "source", "target", or "" for none.
-        forces_target: whether every target begins with the token of its language. This token is
-            certain: it counts in the length of a translation, but not in its log P.
-
     Raises:
         InputError: if a field is invalid.
-
-    Example:
-        >>> template = LanguageTemplate({"de": 330, "en": 331}, source="target")
-        >>> tokenizer = train_tokenizer("bpe", lines, 332, languages=["de", "en"])
-        >>> tokenizer.languages == template
-        True
     """
 
-    ids: dict
+    ids: dict  # {code: id of its token}, such as {"de": 4, "en": 5}
+    # the language whose token precedes a source: "source", "target", or "" for none
     source: str = ""
+    # whether every target begins with the token of its language. This token is certain: it counts
+    # in the length of a translation, but not in its log P
     forces_target: bool = False
 
     def __post_init__(self):
@@ -92,11 +80,11 @@ class LanguageTemplate:
 
     @property
     def codes(self):
-        """The codes of the languages, sorted, a list of str."""
+        """The codes of the languages, sorted."""
         return sorted(self.ids)
 
     def reads(self, name):
-        """Returns whether the model reads `source_language` or `target_language`, given by name."""
+        """Returns whether the model reads a language, `source_language` or `target_language`."""
         return name == f"{self.source}_language" or (
             name == "target_language" and self.forces_target
         )
@@ -110,15 +98,7 @@ class LanguageTemplate:
             )
 
     def id_of(self, name, code):
-        """Returns the id of a language's token, int.
-
-        Args:
-            name: the argument's name for the message: `source_language` or `target_language`.
-            code: str.
-
-        Raises:
-            InputError: if the model has no such language.
-        """
+        """Returns the id of a language's token; raises InputError if there is none."""
         if code not in self.ids:
             raise InputError(f"{name} is {code!r}: {advised_codes(code, self.codes)}.")
         return self.ids[code]
@@ -131,8 +111,7 @@ class LanguageTemplate:
                 language that the template does not read.
 
         Returns:
-            int32 [batch] for the sources and int32 [batch] for the targets; None if
-                there is none.
+            int32 [batch] for the sources and for the targets; None if there is none.
 
         Raises:
             InputError: if a language that the template reads is None.
@@ -162,20 +141,16 @@ class LanguageTemplate:
         return source, found["target_language"] if self.forces_target else None
 
     def checked_sources(self, source_ids, has_tokens, target_language):
-        """Checks that sources begin with their language token, inside a graph or outside.
+        """Returns sources, checked to begin with their language token, in a graph or outside.
 
         Args:
             source_ids: int32 [batch, source].
             has_tokens: bool [batch], sources that must have a language's token.
             target_language: string [batch], codes, or None.
 
-        Returns:
-            The source ids, int32 [batch, source].
-
         Raises:
-            tf.errors.InvalidArgumentError: if a source does not begin with the language token
-                that the model reads, or if that is not the token of
-                `target_language`.
+            tf.errors.InvalidArgumentError: if a source does not begin with the language token that
+                the model reads, or if that is not the token of `target_language`.
         """
         if not self.source:
             return source_ids
@@ -212,12 +187,7 @@ def advised_codes(code, codes):
 
 
 class DirectionEncoder:
-    """A tokenizer for one direction: it adds a language's token before each text with tokens.
-
-    Args:
-        tokenizer: `Tokenizer`, or another object with `encode`, `eos_id` and `fingerprint`.
-        first_id: int, the id of the token.
-    """
+    """A tokenizer for one direction: it adds a language's token before each text with tokens."""
 
     def __init__(self, tokenizer, first_id):
         self.eos_id = tokenizer.eos_id
@@ -226,11 +196,7 @@ class DirectionEncoder:
 
     def encode(self, texts):
         """Encodes texts, as `Tokenizer.encode` does."""
-        ids = self._tokenizer.encode(texts)
-        has_tokens = ids.row_lengths() > 0
-        first = tf.fill([tf.math.count_nonzero(has_tokens)], self._first_id)
-        first = tf.RaggedTensor.from_row_lengths(first, tf.cast(has_tokens, tf.int64))
-        return tf.concat([first, ids], axis=1)
+        return prepend_to_texts([self._first_id], self._tokenizer.encode(texts))
 
     def fingerprint(self):
         """Returns a str: if it is equal, all texts are encoded equally."""
@@ -238,12 +204,7 @@ class DirectionEncoder:
 
 
 def direction_encoders(template, sources, targets, source_language, target_language):
-    """Returns the encoders of a direction's sources and targets, as `write_shards` takes them.
-
-    Args:
-        template: `LanguageTemplate`.
-        sources, targets: tokenizers of the two sides.
-        source_language, target_language: str, codes.
+    """Returns the encoders of a direction's sources and targets, of the tokenizers of both sides.
 
     Raises:
         InputError: if the model has no such language.
@@ -258,10 +219,5 @@ def direction_encoders(template, sources, targets, source_language, target_langu
 
 
 def prepend(first_ids, ids):
-    """Returns ids, RaggedTensor int32 [batch, (length)], with one more id before each row.
-
-    Args:
-        first_ids: int32 [batch], or None for no more ids.
-        ids: RaggedTensor int32 [batch, (length)].
-    """
+    """Returns ids, int32 [batch, (length)], each row behind one of `first_ids`, int32 [batch]."""
     return ids if first_ids is None else tf.concat([first_ids[:, tf.newaxis], ids], axis=1)

@@ -24,14 +24,8 @@ _NOTHING = 0  # the source of target tokens that come from no token; the id of p
 def learn_lexical_table(shards, source_vocab, target_vocab, k):
     """Returns the most probable targets of each source id, and all targets by their frequency.
 
-    Args:
-        shards: `Shards` of a split, or an object with its `paths` and `read`.
-        source_vocab, target_vocab: int, numbers of ids.
-        k: int, targets of each source id.
-
-    Returns:
-        int32 [source_vocab, k], the most probable first, then 0; and int32
-        [target_vocab], the most frequent ids first.
+    They are int32 [source_vocab, k], the most probable first, then 0; and int32 [target_vocab], the
+    most frequent ids first. `shards` are `Shards` of a split, or an object with `paths` and `read`.
 
     Raises:
         InputError: if k is below 1.
@@ -60,10 +54,9 @@ def learn_lexical_table(shards, source_vocab, target_vocab, k):
 
 
 def _chunks(shards):
-    """Yields all pairs of a source and a target token in some sentences, three int64 arrays.
+    """Yields source id, target id and number of the target token of all pairs in some sentences.
 
-    They are source ids, target ids, and the number of the target token, which is the same in all
-    pairs of this token.
+    They are three int64 arrays; the number is the same in all pairs of a target token.
     """
     seen = 0
     for index in range(len(shards.paths)):

@@ -35,7 +35,7 @@ _LEARNED_PAIRS, _MOST_WORDS, _LEAST_COUNT, _LEAST_DICE = 20_000, 60, 5, 0.5
 
 
 def mark_of(number):
-    """Returns the mark of a placeholder in a text, a str; number: int, from 1."""
+    """Returns the mark of a placeholder, given by its number from 1, in a text."""
     return chr(0xE000 + number)
 
 
@@ -45,12 +45,7 @@ def without_marks(text):
 
 
 class MarkedTokenizer:
-    """A tokenizer of texts with marks of placeholders.
-
-    Args:
-        tokenizer: `Tokenizer` with tokens of bytes, or another object with its `encode`.
-        placeholder_ids: range, the tokens of the placeholders.
-    """
+    """A tokenizer of texts with marks: of a `Tokenizer` with tokens of bytes, or its like."""
 
     adds_eos = True
     pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
@@ -90,8 +85,7 @@ class MarkedTokenizer:
     def _merge(self, values):
         """Returns ids, int32 [tokens], with a placeholder for the first byte of each mark.
 
-        Returns:
-            int32 [tokens], and bool [tokens], false for the second and third byte of a mark.
+        Also bool [tokens], false for the second and third byte of a mark.
         """
         first, second, third = (tf.pad(values, [[0, 2]])[i:][: tf.size(values)] for i in range(3))
         number = third - (_FIRST_BYTE + _SECOND)  # of a continuation byte: its six bits
@@ -132,17 +126,14 @@ class MarkedTokenizer:
 
 
 class MarkedCorpus:
-    """A corpus whose training split contains marks of placeholders in some of its pairs.
+    """A corpus whose training split, `split`, contains marks of placeholders in some of its pairs.
 
     The draw depends only on the seed and on the number of the pair. Characters of the text that are
-    themselves marks become U+FFFD.
+    themselves marks become U+FFFD. Pairs without counterparts stay unchanged.
 
     Args:
-        corpus: an object with `examples(split)`; its other splits are unchanged.
-        split: the training split's name.
         placeholders: 1 to `MAX_PLACEHOLDERS`.
-        fraction: float above 0 up to 1, of the pairs. Pairs without counterparts stay unchanged.
-        seed: int.
+        fraction: above 0 up to 1, of the pairs.
 
     Example:
 
@@ -185,17 +176,10 @@ def _texts(examples):
 
 
 def mark_pair(source, target, counterparts, placeholders, rng):
-    """Puts marks of placeholders into a source and its target.
+    """Puts the same marks, at most `placeholders`, into a source and its target.
 
-    Args:
-        source, target: str.
-        counterparts: {word of a source: word of its target}, for words that differ.
-        placeholders: int.
-        rng: `random.Random`.
-
-    Returns:
-        The two texts. Both contain the same marks, each once, in ascending order in the source;
-        no marks if no word occurs exactly once on each side.
+    `counterparts` are words that differ, {word of a source: word of its target}. Each mark is there
+    once, in ascending order in the source; none if no word occurs exactly once on each side.
     """
     found = list(_matches(source, target, counterparts))
     chosen = sorted(rng.sample(range(len(found)), min(rng.randint(1, _MOST_SPANS), len(found))))
@@ -241,13 +225,10 @@ def _replaced(text, edits):
 
 
 def learn_counterparts(pairs):
-    """Returns words of sources and the words that translate them, {word: word}.
+    """Returns words of sources and the words that translate them, {word: word}, from pairs of str.
 
     Each word has the highest Dice coefficient with the other, 2 · pairs with both / (pairs with one
     + pairs with the other). It is at least 0.5, and at least 5 pairs contain both words.
-
-    Args:
-        pairs: iterable of (source, target), str.
     """
     numbers, keys = ({}, {}), [np.zeros([0], np.int64)]
     for pair in pairs:

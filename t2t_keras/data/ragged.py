@@ -8,14 +8,9 @@ import tensorflow as tf
 
 
 def keep_where(flags, *parts):
-    """Returns RaggedTensors without the values whose flag is False.
+    """Returns a list of RaggedTensors [batch, (length), ...] without some values.
 
-    Args:
-        flags: bool [values].
-        *parts: RaggedTensors [batch, (length), ...] with the same lengths.
-
-    Returns:
-        A list of RaggedTensors.
+    They have the same lengths; flags: bool [values], False for those that are left out.
     """
     index = tf.squeeze(tf.where(flags), 1)
     before = tf.pad(tf.cumsum(tf.cast(flags, parts[0].row_splits.dtype)), [[1, 0]])
@@ -24,6 +19,15 @@ def keep_where(flags, *parts):
         tf.RaggedTensor.from_row_splits(tf.gather(x.values, index), splits, validate=False)
         for x in parts
     ]
+
+
+def prepend_to_texts(values, ids):
+    """Returns ids, int32 [batch, (length)], with values, ints, before each row that has tokens."""
+    if not values:
+        return ids
+    count = tf.cast(ids.row_lengths() > 0, tf.int64)
+    front = tf.tile(tf.constant(values, tf.int32), [tf.reduce_sum(count)])
+    return tf.concat([tf.RaggedTensor.from_row_lengths(front, count * len(values)), ids], axis=1)
 
 
 def rows_of(parts):

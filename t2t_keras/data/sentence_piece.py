@@ -31,7 +31,6 @@ from t2t_keras.data.base_tokenizer import (
     offsets_in_characters,
     valid_batch,
 )
-from t2t_keras.data.ragged import rows_of
 from t2t_keras.errors import InputError
 from t2t_keras.keras_compat import share_sentencepiece_resource
 
@@ -45,15 +44,10 @@ _UNLEARNABLE = "\x00\u2585" + _BREAK  # SentencePiece drops NUL, and a line with
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece model inside the graph.
+    """A SentencePiece model, with the special ids of `base_tokenizer.py`, inside the graph.
 
-    Args:
-        kind: `bpe` or `unigram`.
-        model: bytes of a SentencePiece model with the special ids of `base_tokenizer.py`. Texts are
-            normalized to NFC first if the model says so. Models of an earlier version do not say
-            it: they compose letters with their marks and keep other spellings.
-        languages: `LanguageTemplate` or None.
-        placeholders: int, tokens after all others.
+    Texts are normalized to NFC first if the model says so. Models of an earlier version do not say
+    it: they compose letters with their marks and keep other spellings.
     """
 
     kinds = ("bpe", "unigram", "word", "char")
@@ -78,25 +72,20 @@ class SentencePieceTokenizer(Tokenizer):
         if not self._normalizes:
             ids, starts, ends = self._sentencepiece.tokenize_with_offsets(texts)
             return offsets_in_characters(texts, ids, starts.values, ends.values)
-        normalized, source_offsets = normalize_with_offsets(texts)
+        normalized, locate = normalize_with_offsets(texts)
         ids, starts, ends = self._sentencepiece.tokenize_with_offsets(normalized)
-        return offsets_in_characters(
-            texts, ids, *source_offsets(rows_of(ids), starts.values, ends.values)
-        )
+        return locate(ids, starts.values, ends.values)
 
     def _join(self, ids):
         return self._sentencepiece.detokenize(ids)
 
     @classmethod
     def read(cls, content: bytes) -> "SentencePieceTokenizer":
-        """Returns the tokenizer of a model that SentencePiece's own trainer wrote.
+        """Returns the tokenizer of a `.model` file's bytes, written by SentencePiece's own trainer.
 
         It splits texts into the same pieces. Padding, end, unknown and start have the ids 0 to 3
         here. In a model with these ids all ids are its own; in other models the other pieces follow
         in the order of the model. A missing special token is added.
-
-        Args:
-            content: bytes of the `.model` file.
 
         Raises:
             ValueError: if it is not such a model.
@@ -291,10 +280,8 @@ def _move_special_first(model):
 
 
 def _marked(model):
-    """Returns a new model that contains the name of its normalization.
-
-    The model holds the rules themselves in compiled form. The path of the rules, a temporary file,
-    is left out, so that the same lines give the same bytes.
+    """Returns a new model that contains the name of its normalization, and not the path of the
+    rules, a temporary file, so that the same lines give the same bytes.
     """
     marked = _parse(model)
     marked.normalizer_spec.ClearField("normalization_rule_tsv")
@@ -304,10 +291,7 @@ def _marked(model):
 
 @functools.cache
 def _composition_rules():
-    """Returns Unicode's canonical composition (NFC) as SentencePiece rules, a str.
-
-    Hangul syllables are left out.
-    """
+    """Returns Unicode's canonical composition as SentencePiece rules, without Hangul syllables."""
     rules = {}
     for code in range(sys.maxunicode + 1):
         character = chr(code)

@@ -9,15 +9,14 @@ _CUT = b"\xff"
 
 
 def split_by_pattern(texts, pattern):
-    """Divides texts at the matches of a pattern; the matches are parts as well.
+    """Divides texts, string [batch], at the matches of a pattern; the matches are parts as well.
 
-    Args:
-        texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
-        pattern: str, in RE2's syntax. An empty match divides a text and adds no part.
+    Bytes that are not UTF-8 count as U+FFFD. The pattern has RE2's syntax; an empty match divides a
+    text and adds no part.
 
     Returns:
-        RaggedTensor string [batch, (parts)], no part empty, whose concatenation is the text; and
-        bool [all parts], True for matches.
+        string [batch, (parts)], no part empty, whose concatenation is the text; and bool
+        [all parts], True for matches.
     """
     marked = tf.strings.regex_replace(valid_utf8(texts), pattern, _CUT + rb"\0" + _CUT)
     split = tf.raw_ops.StringSplitV2(input=marked, sep=_CUT)
@@ -35,12 +34,9 @@ def join_parts(parts, values):
 
 
 def neighbors(rows, values, edge):
-    """Returns the value before and behind each value in its row: [values] both.
+    """Returns the value before and behind each value, tensor [values], in its row: [values] both.
 
-    Args:
-        rows: integers [values], the row of each, in order.
-        values: tensor [values].
-        edge: the value before the first and behind the last one of a row.
+    rows: integers [values], in order; edge: the value beyond both ends of a row.
     """
     edges = tf.fill(tf.minimum(tf.shape(values), 1), edge)
     same_row = rows[1:] == rows[:-1]
@@ -62,28 +58,18 @@ def order_in_row(parts, flags):
 
 
 def in_order(others, flags, values):
-    """Returns `others`, in which values replace the rows whose flag is True.
+    """Returns `others`, string [rows], with values in place of the rows whose flag is True.
 
-    Args:
-        others: string [rows].
-        flags: bool [rows].
-        values: string [number of True flags].
+    flags: bool [rows]; values: string [number of True flags].
     """
     place = tf.minimum(tf.cumsum(tf.cast(flags, tf.int32), exclusive=True), tf.size(values))
     return tf.where(flags, tf.gather(tf.concat([values, [""]], axis=0), place), others)
 
 
 def in_batches(function, rows, size, dtype=tf.string):
-    """Applies a function to rows in batches, inside a graph or outside.
+    """Applies a function to rows in batches of a size, inside a graph or outside: dtype [rows].
 
-    Args:
-        function: function from some of the rows to one value for each.
-        rows: tensor [rows, ...].
-        size: integer, rows of a batch.
-        dtype: dtype of the values.
-
-    Returns:
-        dtype [rows].
+    The function takes some of the rows, tensor [rows, ...], and returns one value for each.
     """
 
     def next_batch(start, found):

@@ -30,15 +30,12 @@ MAX_TRAINING_LINES = 4_000_000
 
 _LINES_PER_STEP = 8192
 
-_FROM_TEXT = {
-    "bpe": SentencePieceTokenizer,
-    "unigram": SentencePieceTokenizer,
-    "wordpiece": WordPieceTokenizer,
-}
 _FAMILIES = SentencePieceTokenizer, WordPieceTokenizer, TreeTokenizer, VocabularyTokenizer
 _ALL = {kind: family for family in _FAMILIES for kind in family.kinds}
 
-TRAINABLE = tuple(_FROM_TEXT)
+_RESERVED = ("languages", "placeholders")  # arguments of a `Tokenizer` that its description has
+
+TRAINABLE = "bpe", "unigram", "wordpiece"
 """The kinds of `train_tokenizer`."""
 
 
@@ -76,12 +73,12 @@ def train_tokenizer(
     """
     require_whole_number("vocab_size", vocab_size)
     Range(0, MAX_PLACEHOLDERS, whole=True).check("placeholders", placeholders)
-    if kind not in _FROM_TEXT:
+    if kind not in TRAINABLE:
         raise InputError(f"there is no tokenizer {kind!r}; choose one of {', '.join(TRAINABLE)}")
     sample = _normalized(_sample(_encoded(lines), MAX_TRAINING_LINES))
     if not sample:
         raise InputError("there is no text to learn a vocabulary from; give a corpus with text")
-    family = _FROM_TEXT[kind]
+    family = _ALL[kind]
     codes = sorted(set(as_strings(languages, "languages", sets=True)))
     first = vocab_size - len(codes) - placeholders
     if first == vocab_size:
@@ -111,23 +108,16 @@ def read_sentencepiece(
 ) -> SentencePieceTokenizer:
     """Makes a tokenizer of a model that was learned by SentencePiece elsewhere.
 
-    Texts are split into the model's pieces, normalized as the model says. Padding, end, unknown and
-    begin get the ids 0 to 3. If the model has these ids, all ids are the model's; else the other
-    pieces follow in the model's order, and special tokens that it lacks are added.
+    Texts are normalized as the model says. Pieces and ids are those of
+    `SentencePieceTokenizer.read`.
 
     Args:
         path: a `.model` file of SentencePiece, of any type.
         languages, placeholders: as for `train_tokenizer`; their tokens follow those of the model.
 
-    Returns:
-        A `Tokenizer`.
-
     Raises:
         InputError: if there is no such file, it is no model, or placeholders are wanted of a model
             without byte fallback.
-
-    Example:
-        >>> tokenizer = read_sentencepiece("spm.model", languages=["de", "en"])
     """
     Range(0, MAX_PLACEHOLDERS, whole=True).check("placeholders", placeholders)
     codes = sorted(set(as_strings(languages, "languages", sets=True)))
@@ -179,11 +169,9 @@ def load_tokenizer(directory: StrPath) -> Tokenizer:
         digest = hashlib.sha256(model).hexdigest()
         if description.get("sha256", digest) != digest:  # older descriptions have none
             raise ValueError(f"{_ALL[kind].model_file} has another checksum")
-        options = {}
-        if "languages" in description:
-            options["languages"] = LanguageTemplate(**description["languages"])
-        if "placeholders" in description:
-            options["placeholders"] = description["placeholders"]
+        options = {name: description[name] for name in _RESERVED if name in description}
+        if "languages" in options:
+            options["languages"] = LanguageTemplate(**options["languages"])
         return _ALL[kind](kind, model, **options)
     except FileNotFoundError as error:
         raise InputError(

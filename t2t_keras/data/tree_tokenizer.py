@@ -11,7 +11,7 @@ import json
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from t2t_keras.data.base_tokenizer import SPECIAL, UNK_ID, Tokenizer, valid_batch
+from t2t_keras.data.base_tokenizer import SPECIAL, UNK_ID, Tokenizer, lookup_table, valid_batch
 from t2t_keras.data.treebank import NORMALIZED_TAG, as_trees
 from t2t_keras.errors import InputError
 
@@ -42,16 +42,12 @@ class TreeTokenizer(Tokenizer):
     tags, the classes, the words. A word that looks like a symbol has the symbol's id. All digits in
     words count as 0. Words are normalized to NFC if the file says so; older files do not.
 
-    Args:
-        kind: `trees`.
-        model: bytes, the JSON that `train` makes.
-
     Attributes:
-        labels: list of str, labels of constituents.
-        tags: list of str, `["XX"]` if tags are normalized.
-        first_opener, first_closer, first_tag: int, the first id of `(NP`, `)NP` and the tags.
-        target_size: int; a linearized tree contains only ids below it, except for copied words.
-        copy_words: bool, whether every word follows its tag in a linearized tree. The decoder then
+        labels: labels of constituents.
+        tags: `["XX"]` if tags are normalized.
+        first_opener, first_closer, first_tag: the first id of `(NP`, `)NP` and the tags.
+        target_size: a linearized tree contains only ids below it, except for copied words.
+        copy_words: whether every word follows its tag in a linearized tree. The decoder then
             reads which word comes next, and learns to attend to it sooner.
     """
 
@@ -71,9 +67,9 @@ class TreeTokenizer(Tokenizer):
         self.first_tag = self.first_closer + len(self.labels)
         self.target_size = self.first_tag + len(self.tags)
         ids = {piece: number for number, piece in reversed(list(enumerate(pieces)))}
-        self._table = _table(list(ids), tf.constant(list(ids.values()), tf.int32), UNK_ID)
+        self._table = lookup_table([*ids], tf.constant([*ids.values()], tf.int32), UNK_ID)
         marks = content["marks"]
-        self._marks = _table(list(marks), tf.constant(list(marks.values()), tf.string), _UNSEEN)
+        self._marks = lookup_table([*marks], tf.constant([*marks.values()], tf.string), _UNSEEN)
         self._ambiguous_punctuation = tf.constant(content["unsure"], tf.string)
         # Files of earlier versions have neither of these.
         self._bound_tags = frozenset(content.get("bound_tags", _PENN_TAGS))
@@ -100,23 +96,14 @@ class TreeTokenizer(Tokenizer):
         """Returns the usual tag of each punctuation mark in the treebank, "" for other words.
 
         Parse scores recognize and omit punctuation by its tag, which must not depend on a model. A
-        mark that is not in the treebank gets the tag of a similar one.
-
-        Args:
-            words: string of any shape.
-
-        Returns:
-            string of the same shape.
+        mark that is not in the treebank gets the tag of a similar one. words: string of any shape.
         """
         tags = self._marks.lookup(words)
         is_mark = tf.strings.regex_full_match(words, r"\pP+")
         return tf.where(tags != _UNSEEN, tags, tf.where(is_mark, self._other_mark, ""))
 
     def allowed_tags(self, words):
-        """Returns the tags that may replace each word in a tree.
-
-        Args:
-            words: RaggedTensor string `[batch, (words)]`.
+        """Returns the tags that may replace each word, string `[batch, (words)]`, in a tree.
 
         Returns:
             int32 `[batch, longest + 1]`: for a punctuation mark the id of its usual tag; -1 for a
@@ -142,17 +129,12 @@ class TreeTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, trees, vocab_size, tags="kept", copy_words=False):
-        """Learns a vocabulary from trees.
+        """Learns a vocabulary from normalized trees with their own tags.
 
         Args:
-            trees: list of `Tree`, normalized, with their own tags.
             vocab_size: number of ids; None for all words that occur more than once. The paper
                 has 16,000, and 32,000 with more text.
-            tags: "kept" or "normalized", the tags of linearized trees.
-            copy_words: whether every word follows its tag in linearized trees.
-
-        Returns:
-            A `TreeTokenizer`.
+            tags, copy_words: the form of linearized trees, as for `TreebankCorpus`.
 
         Raises:
             InputError: if the trees have fewer or more different tokens, naming the limits.
@@ -188,17 +170,14 @@ class TreeTokenizer(Tokenizer):
 
 
 def _punctuation(tag_counts):
-    """Derives from a treebank's tags which words are punctuation: fields of the model's JSON.
+    """Derives from {word: {tag: count}} which words are punctuation: fields of the model's JSON.
 
     A tag counts as punctuation if most of its words have no letters or digits.
 
-    Args:
-        tag_counts: {word: {tag: count}}.
-
     Returns:
-        Dict: marks, {word: its usual tag, or "" if it is never punctuation}; unsure, the marks that
-        have other tags as well; bound_tags, the tags that only marks may have; and other_mark, the
-        tag of a mark that is in none of these.
+        marks, {word: its usual tag, or "" if it is never punctuation}; unsure, the marks that have
+        other tags as well; bound_tags, the tags that only marks may have; and other_mark, the tag
+        of a mark that is in none of these.
     """
     total, by_marks = collections.Counter(), collections.Counter()  # of each tag
     for word, counts in tag_counts.items():
@@ -261,9 +240,3 @@ def _classes(words):
     lower = tf.strings.lower(words, "utf-8")
     endings = [tf.strings.regex_replace(lower, f"^.*(.{{{n}}})$", "~\\1") for n in (3, 2, 1)]
     return [tf.strings.join(["<", shape, hyphen, ending, ">"]) for ending in [*endings, ""]]
-
-
-def _table(keys, values, default):
-    return tf.lookup.StaticHashTable(
-        tf.lookup.KeyValueTensorInitializer(tf.constant(keys, tf.string), values), default
-    )

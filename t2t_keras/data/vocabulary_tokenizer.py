@@ -2,9 +2,7 @@
 
 The ids of such a model come from its own vocabulary file, not from SentencePiece, and source and
 target often have different splitters and vocabularies. A `VocabularyTokenizer` is the source side,
-and its `target` the other.
-
-Start with `pack_vocabularies`, which makes its file, and `VocabularyTokenizer.encode`.
+and its `target` the other. `pack_vocabularies` makes its file.
 """
 
 import base64
@@ -21,10 +19,12 @@ from t2t_keras.data.base_tokenizer import (
     UNK_ID,
     Tokenizer,
     TokenOffsets,
+    lookup_table,
     offsets_in_characters,
     valid_batch,
     valid_utf8,
 )
+from t2t_keras.data.ragged import prepend_to_texts
 from t2t_keras.keras_compat import share_sentencepiece_resource
 
 FIRST_PIECE = BOS_ID + 1
@@ -43,30 +43,23 @@ _VERSIONS = (1, 2, 3)  # version 1 has the field has_codes: whether the codes ar
 class Side(NamedTuple):
     """The tokenization of one side's texts."""
 
-    # list of str, the token of each id; the first four are padding, end, unknown, start
-    pieces: list
+    pieces: list  # the token of each id; the first four are padding, end, unknown, start
     # bytes of a SentencePiece model that splits texts into pieces; empty: texts are pieces with
     # spaces between
     sentencepiece: bytes = b""
     # a pattern (RE2) of language codes. A text may begin with such codes, with or without
     # white space between them; each is one piece. Empty: there are none
     codes: str = ""
-    prefix: tuple = ()  # list of str, pieces in front of every source that has tokens
+    prefix: tuple = ()  # pieces in front of every source that has tokens
     adds_eos: bool = True  # whether the end of sequence follows a source
     # whether `decode` drops spaces before punctuation and English contractions, as
     # `clean_up_tokenization_spaces` in Hugging Face
     cleans_up_spaces: bool = False
-    # list of int: `encode` never returns these ids, and `decode` leaves them out
-    control_ids: tuple = ()
+    control_ids: tuple = ()  # `encode` never returns these ids, and `decode` leaves them out
 
 
 def pack_vocabularies(source, target=None):
-    """Returns the file of a `VocabularyTokenizer`, bytes.
-
-    Args:
-        source: `Side` of the source.
-        target: `Side` of the target; None: the same as the source.
-    """
+    """Returns the file of a `VocabularyTokenizer`, with one `Side` for both if target is None."""
     sides = {"source": source} if target is None else {"source": source, "target": target}
     packed = {"version": _VERSION}
     for name, side in sides.items():
@@ -79,14 +72,8 @@ class VocabularyTokenizer(Tokenizer):
     """Splits texts into pieces and looks up their ids in a table, inside the graph.
 
     Args:
-        kind: `vocabulary`.
         model: bytes from `pack_vocabularies`.
         side: "source" or "target".
-        languages: `LanguageTemplate` or None.
-
-    Attributes:
-        target: `VocabularyTokenizer` of the targets.
-        adds_eos: bool, whether the end of sequence follows a source.
 
     Raises:
         ValueError: if the bytes are not such a file.
@@ -118,12 +105,7 @@ class VocabularyTokenizer(Tokenizer):
                 known.setdefault(piece, number)  # CTranslate2 has files with a token twice
         if side == "source" and not own.sentencepiece:
             known[own.pieces[EOS_ID]] = EOS_ID
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant([*known], tf.string), tf.constant([*known.values()], tf.int32)
-            ),
-            default_value=UNK_ID,
-        )
+        self._table = lookup_table([*known], tf.constant([*known.values()], tf.int32), UNK_ID)
         ids = {piece: index for index, piece in reversed(list(enumerate(own.pieces)))}
         self._prefix_ids = [ids[piece] for piece in own.prefix] if side == "source" else []
         self._sentencepiece = None
@@ -141,25 +123,22 @@ class VocabularyTokenizer(Tokenizer):
 
     def encode(self, texts):
         pieces, _, _ = self._split(valid_batch(texts))
-        return self._with_prefix(pieces.with_values(self._table.lookup(pieces.values)))
+        return prepend_to_texts(
+            self._prefix_ids, pieces.with_values(self._table.lookup(pieces.values))
+        )
 
     def encode_with_offsets(self, texts):
         texts = valid_batch(texts)
         pieces, starts, ends = self._split(texts)
         ids = pieces.with_values(self._table.lookup(pieces.values))
         found = offsets_in_characters(texts, ids, starts.values, ends.values)
-        return TokenOffsets(
-            self._with_prefix(ids),
-            self._with_prefix(found.starts, 0),
-            self._with_prefix(found.ends, 0),
-        )
+        none = [0] * len(self._prefix_ids)
+        return TokenOffsets(*map(prepend_to_texts, (self._prefix_ids, none, none), found))
 
     def _split(self, texts):
-        """Splits valid texts.
+        """Splits valid texts into pieces, string `[batch, (pieces)]`.
 
-        Returns:
-            RaggedTensors `[batch, (pieces)]`: the pieces, string, and the bytes of the text at
-            which each begins and ends, int64.
+        Also returns the bytes of the text at which each begins and ends, int64.
         """
         if not self._codes:
             return self._split_plain(texts)
@@ -179,19 +158,6 @@ class VocabularyTokenizer(Tokenizer):
         if self._sentencepiece is None:
             return _split_by_pattern(texts, r"\s+")
         return _with_int64(*self._sentencepiece.tokenize_with_offsets(texts))
-
-    def _with_prefix(self, values, prefix=None):
-        """Adds the prefix before rows that have tokens: RaggedTensor int32 `[batch, (length)]`."""
-        if not self._prefix_ids:
-            return values
-        filling = self._prefix_ids if prefix is None else [prefix] * len(self._prefix_ids)
-        has_tokens = values.row_lengths() > 0
-        count = tf.math.count_nonzero(has_tokens)
-        front = tf.RaggedTensor.from_row_lengths(
-            tf.tile(tf.constant(filling, tf.int32), [tf.cast(count, tf.int32)]),
-            tf.cast(has_tokens, tf.int64) * len(filling),
-        )
-        return tf.concat([front, values], axis=1)
 
     def _join(self, ids):
         if self._sentencepiece is None:

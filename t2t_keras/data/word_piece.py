@@ -3,8 +3,6 @@
 Texts are first split into words and punctuation marks. A ▁ replaces the spaces before each, so
 that joining the tokens restores the text. Within a word every token except the first begins
 with ##. A word that the vocabulary cannot spell becomes byte tokens.
-
-Start with `WordPieceTokenizer.encode`; `train` learns the vocabulary.
 """
 
 import collections
@@ -20,11 +18,10 @@ from t2t_keras.data.base_tokenizer import (
     SPECIAL,
     UNK_ID,
     Tokenizer,
+    lookup_table,
     normalize_with_offsets,
-    offsets_in_characters,
     valid_utf8,
 )
-from t2t_keras.data.ragged import rows_of
 from t2t_keras.data.texts import as_batch
 from t2t_keras.errors import InputError
 
@@ -42,14 +39,7 @@ _WORD = rf"(?:{_SPACES})?(?:[{_LETTERS}]+|[^{_LETTERS} {_SPACE}])"
 
 
 class WordPieceTokenizer(Tokenizer):
-    """WordPiece inside the graph, with byte fallback.
-
-    Args:
-        kind: `wordpiece`.
-        model: bytes, one token on each line, UTF-8.
-        languages: `LanguageTemplate` or None.
-        placeholders: int, tokens after all others.
-    """
+    """WordPiece inside the graph, with byte fallback; model: one token on each line, UTF-8."""
 
     kinds = ("wordpiece",)
     model_file = "wordpiece.txt"
@@ -60,10 +50,7 @@ class WordPieceTokenizer(Tokenizer):
         surfaces = [piece.removeprefix(_CONTINUATION).encode() for piece in pieces]
         surfaces[_FIRST_BYTE : _FIRST_BYTE + 256] = [bytes([byte]) for byte in range(256)]
         self._surfaces = tf.constant(surfaces)
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(pieces, tf.range(len(pieces), dtype=tf.int64)),
-            default_value=UNK_ID,
-        )
+        self._table = lookup_table(pieces, tf.range(len(pieces), dtype=tf.int64), UNK_ID)
         self._wordpiece = tf_text.WordpieceTokenizer(
             self._table,
             suffix_indicator=_CONTINUATION,
@@ -77,8 +64,7 @@ class WordPieceTokenizer(Tokenizer):
         return self._encode_words(_split_words(normalized)).merge_dims(1, 2)
 
     def encode_with_offsets(self, texts):
-        texts = _without_nul(as_batch(texts))
-        normalized, source_offsets = normalize_with_offsets(texts)
+        normalized, locate = normalize_with_offsets(_without_nul(as_batch(texts)))
         words = _split_words(normalized)
         tokens = self._encode_words(words)  # [batch, (words), (tokens)]
         token_ids, word = tokens.values.values, tokens.values.value_rowids()  # [tokens]
@@ -91,11 +77,10 @@ class WordPieceTokenizer(Tokenizer):
         ends = letters + tf.maximum(after_space, 0)
         after_space -= tf.cast(lengths, tf.int64)
         starts = tf.where(after_space < 0, tf.gather(words.starts, word), letters + after_space)
-        ids = tokens.merge_dims(1, 2)
-        return offsets_in_characters(texts, ids, *source_offsets(rows_of(ids), starts, ends))
+        return locate(tokens.merge_dims(1, 2), starts, ends)
 
     def _encode_words(self, words):
-        """Returns the ids of `_Words`, RaggedTensor int32 `[batch, (words), (tokens)]`."""
+        """Returns the ids of `_Words`, int32 `[batch, (words), (tokens)]`."""
         # Words recur: each is looked up once in a batch.
         unique, index = tf.unique(words.surfaces.values)
         return words.surfaces.with_values(tf.gather(self._encode_unique(unique), index))
@@ -149,20 +134,14 @@ class WordPieceTokenizer(Tokenizer):
 
 
 class _Words(NamedTuple):
-    """The words and punctuation marks of texts.
+    """The words and punctuation marks of texts."""
 
-    Attributes:
-        surfaces: RaggedTensor string `[batch, (words)]`, with one ▁ for the spaces before a word;
-            the first word of a text always has one.
-        space_bytes: int32 `[words]`, bytes of that ▁: 3, or 0 if there is none.
-        starts: int64 `[words]`, byte of the text where the spaces before the word begin.
-        letter_starts: int64 `[words]`, byte of the text where the word itself begins.
-    """
-
+    # string `[batch, (words)]`, with one ▁ for the spaces before a word; the first word of a text
+    # always has one
     surfaces: tf.RaggedTensor
-    space_bytes: tf.Tensor
-    starts: tf.Tensor
-    letter_starts: tf.Tensor
+    space_bytes: tf.Tensor  # int32 `[words]`, bytes of that ▁: 3, or 0 if there is none
+    starts: tf.Tensor  # int64 `[words]`, byte of the text where the spaces before the word begin
+    letter_starts: tf.Tensor  # int64 `[words]`, byte of the text where the word itself begins
 
 
 def _split_words(texts):
@@ -198,15 +177,9 @@ def _alphabet(words, size):
 
 
 def _learn(words, vocab_size, fixed):
-    """Returns tokens of two characters and more, most frequent first.
+    """Returns tokens of two characters and more to fill the vocabulary, or all if there are fewer.
 
-    Args:
-        words: list of (word, count), the most frequent first.
-        vocab_size: size of the whole vocabulary.
-        fixed: set of tokens that the vocabulary already contains.
-
-    Returns:
-        List of str that fills the vocabulary, or all tokens if there are fewer.
+    words: list of (word, count), the most frequent first; fixed: tokens that are already there.
     """
     params = learner.Params(
         upper_thresh=None,
