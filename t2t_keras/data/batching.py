@@ -1,14 +1,9 @@
 """Batches by token budget (paper section 5.1: about 25,000 source and 25,000 target tokens).
 
-`LengthBuckets` is length bucketing: it pads pairs of similar length to the longest of the batch.
-`Packing` puts several pairs into each row of a fixed length and separates them by segment ids.
-
-Both process one shard of pairs at a time. `assign_batches` chooses the pairs of
-each batch only from the lengths, then `make_batch` makes the batches one by one. The number of
-batches of a shard does not depend on the seed, so that a run can resume at any batch.
-
-For XLA, which compiles for each shape, `LengthBuckets` can give a bounded set of shapes; packed
-batches have one.
+`LengthBuckets` pads pairs of similar length, `Packing` puts several pairs into each row. Both
+process one shard of pairs at a time. `assign_batches` chooses the pairs of each batch only from the
+lengths, then `make_batch` makes the batches one by one. The number of batches of a shard does not
+depend on the seed, so that a run can resume at any batch.
 """
 
 import abc
@@ -28,26 +23,22 @@ _SEED = Range(-(2**63), 2**63 - 1, whole=True)
 
 
 class Batcher(abc.ABC):
-    """Base class of `LengthBuckets` and `Packing`.
-
-    A subclass defines `assign_batches` and `make_batch`.
-    """
+    """Base class; `LengthBuckets` and `Packing` define `assign_batches` and `make_batch`."""
 
     @no_autograph
     def __call__(self, examples: tf.data.Dataset, seed: int | None = None) -> tf.data.Dataset:
         """Batches a dataset of pairs.
 
         Args:
-            examples: dataset of `{"source": [n], "target": [m]}` or `(source, target)`, integers
-                of any type that end with the end-of-sequence id. In vectors of a static length the
-                ids 0 are padding and left out.
-            seed: shuffles the batches of each shard of `PAIRS_PER_SHARD` pairs. Each iteration over
-                the dataset, and so each epoch, has another order. As with
-                `tf.data.Dataset.shuffle`, the orders also depend on `tf.random.set_seed`. None
-                keeps the order of lengths.
+            examples: `{"source": [n], "target": [m]}` or `(source, target)`, integers of any type
+                that end with the end-of-sequence id. In vectors of a static length the ids 0 are
+                padding and left out.
+            seed: shuffles the batches of each shard of `PAIRS_PER_SHARD` pairs, in another order at
+                each iteration. As with `tf.data.Dataset.shuffle`, the orders also depend on
+                `tf.random.set_seed`. None keeps the order of lengths.
 
         Returns:
-            A dataset of `(inputs, labels, weights)` that gives every pair once; see `make_batch`.
+            `(inputs, labels, weights)`, every pair once; see `make_batch`.
 
         Raises:
             InputError: if examples are not such a dataset, if texts without targets are given for
@@ -70,15 +61,11 @@ class Batcher(abc.ABC):
 
     @no_autograph
     def batches(self, shards: tf.data.Dataset, shuffle: bool, skip: int = 0) -> tf.data.Dataset:
-        """Batches a dataset of shards.
+        """Batches shards, `(RaggedPairs, seed int64 [2])`, to `(inputs, labels, weights)`.
 
         Args:
-            shards: dataset of `(RaggedPairs, seed)`, the seed int64 `[2]`.
             shuffle: True for a shard's batches in random order, False in order of lengths.
             skip: number of batches to leave out; they are never made.
-
-        Returns:
-            A dataset of `(inputs, labels, weights)`.
         """
 
         def assign(pairs, seed):
@@ -101,7 +88,6 @@ class Batcher(abc.ABC):
             raise InputError(f"a pair of {longest}{self._too_long()}")
 
     def _too_long(self):
-        """Returns the end of the sentence about a pair of some tokens that is too long."""
         return (
             f" tokens does not fit a row of {min(self.max_lengths)}, the longest that batches "
             "have; give longer rows (bucket_lengths, row_length), or filter longer pairs out"
@@ -118,25 +104,20 @@ class Batcher(abc.ABC):
 
     @abc.abstractmethod
     def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
-        """Decides which pairs share a batch.
+        """Decides which pairs share a batch, from their lengths, int32 `[pairs, 2]`, alone.
 
         Args:
-            lengths: int32 `[pairs, 2]`, tokens of source and target.
             seed: int64 `[2]`, or None for no shuffling. The number of batches does not depend on
                 it.
 
         Returns:
-            Indices of the pairs of each batch: RaggedTensor int64 `[batches, (pairs)]`, or
+            Indices of the pairs of each batch: int64 `[batches, (pairs)]`, or
             `[batches, (rows), (pairs)]`.
         """
 
     @abc.abstractmethod
     def make_batch(self, pairs: RaggedPairs, members: tf.Tensor | tf.RaggedTensor) -> Batch:
-        """Makes one batch.
-
-        Args:
-            pairs: `RaggedPairs` of the shard.
-            members: one row of what `assign_batches` returned.
+        """Makes one batch of a shard's pairs; members: one row of what `assign_batches` returned.
 
         Returns:
             `({"source_ids", "target_ids", …}, labels, weights)`: int32 `[batch, source]`, int32
@@ -153,10 +134,11 @@ class LengthBuckets(Batcher):
     target, ascending and descending in turn so that neighbors stay similar. The sorted shard is
     cut into batches, each as large as the token budget allows.
 
-    With `bucket_lengths` each batch has one of these shapes instead. A pair is in the first bucket
-    with room for both sides. All batches of a bucket have the same number of rows, as many as the
-    budget allows. Pairs that do not fill the last batch of a shard move to the next bucket if that
-    needs fewer positions; else the batch is filled up with rows of padding, of weight 0.
+    With `bucket_lengths` each batch has one of these shapes instead; XLA compiles for each shape. A
+    pair is in the first bucket with room for both sides. All batches of a bucket have the same
+    number of rows, as many as the budget allows. Pairs that do not fill the last batch of a shard
+    move to the next bucket if that needs fewer positions; else the batch is filled up with rows of
+    padding, of weight 0.
 
     Args:
         tokens_per_batch: maximum tokens of a batch on either side, padding included. A longer pair
@@ -167,8 +149,6 @@ class LengthBuckets(Batcher):
         bucket_lengths: tuple of the only shapes of rows, (source, target), or one int for both
             sides; each at least as long as the one before. `bucket_shapes.bucket_shapes` chooses
             them. None: the lengths of the pairs.
-
-    Call arguments and result: see `Batcher.__call__`, a dataset for `fit`.
 
     Raises:
         InputError: if an argument is below 1 or not whole, or bucket_lengths do not rise.
@@ -209,14 +189,12 @@ class LengthBuckets(Batcher):
 
     def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
         source, labels = tf.gather(pairs.source, members), tf.gather(pairs.target, members)
-        return make_decoder_batch(*self.shapes.pad(source, labels))
+        source, labels = self.shapes.pad(source, labels)
+        return decoder_batch(labels, source_ids=source)
 
 
 class _SmallestShapes:
-    """Each batch is as long as its longest sentence on either side.
-
-    Args: those of `LengthBuckets`.
-    """
+    """Each batch is as long as its longest sentence on either side."""
 
     max_lengths = None
 
@@ -224,15 +202,7 @@ class _SmallestShapes:
         self._tokens, self._multiple = tokens_per_batch, batch_multiple
 
     def cut(self, lengths):
-        """Sorts pairs and cuts them into batches.
-
-        Args:
-            lengths: int32 `[pairs, 2]`, tokens of source and target.
-
-        Returns:
-            The new order, integers `[pairs]`, and the row splits of the batches, int64
-            `[batches + 1]`.
-        """
+        """Returns the order of pairs, lengths int32 `[pairs, 2]`, and the batches' row splits."""
         longest = tf.maximum(tf.reduce_max(lengths, axis=1), 1)
         surplus = lengths[:, 0] - lengths[:, 1]
         surplus = tf.where(longest % 2 == 0, surplus, -surplus)
@@ -322,18 +292,28 @@ def _rising(shapes):
     return found
 
 
-def fixed_rows(tokens_per_batch: int, row_length: int, batch_multiple: int) -> int:
-    """Returns the number of rows of a batch; raises InputError as `Packing` does."""
-    tokens = require_whole_number("tokens_per_batch", tokens_per_batch)
-    length = require_whole_number("row_length", row_length)
-    multiple = require_whole_number("batch_multiple", batch_multiple)
-    if length > tokens:
-        raise InputError(f"row_length is {length}: give at most tokens_per_batch, {tokens}.")
-    rows = tokens // length
-    return rows // multiple * multiple or rows
+class FixedRows(Batcher):
+    """Base of batchers whose batches all have one shape; arguments as for `Packing`."""
+
+    def __init__(self, tokens_per_batch: int, row_length: int, batch_multiple: int = 1):
+        self.tokens_per_batch = require_whole_number("tokens_per_batch", tokens_per_batch)
+        self.row_length = require_whole_number("row_length", row_length)
+        self.batch_multiple = require_whole_number("batch_multiple", batch_multiple)
+        rows = self.tokens_per_batch // self.row_length
+        if not rows:
+            raise InputError(
+                f"row_length is {row_length}: give at most tokens_per_batch, {tokens_per_batch}."
+            )
+        self._rows = rows // self.batch_multiple * self.batch_multiple or rows
+
+    def _batches_of(self, rows):
+        """Returns rows, dense or ragged, as a RaggedTensor `[batches, (rows), …]`."""
+        count = tf.shape(rows, tf.int64)[0]
+        splits = tf.concat([tf.range(0, count, self._rows), [count]], axis=0)
+        return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
 
 
-class Packing(Batcher):
+class Packing(FixedRows):
     """Batches whose rows hold several whole pairs, one after another.
 
     All batches have the same shape; the last one of a shard is filled up with rows of padding.
@@ -347,19 +327,16 @@ class Packing(Batcher):
     Args:
         tokens_per_batch: tokens of a batch on either side, padding included.
         row_length: tokens of a row on either side; no pair may be longer.
-        batch_multiple: the number of rows of a batch is a multiple of this, such as the number of
-            replicas, if the budget has room for it.
+        batch_multiple: as for `LengthBuckets`, of rows.
 
     Raises:
         InputError: if row_length is not from 1 to tokens_per_batch, or a number is not whole.
     """
 
-    def __init__(self, tokens_per_batch: int, row_length: int, batch_multiple: int = 1):
-        self.tokens_per_batch = tokens_per_batch
-        self.row_length = row_length
-        self.batch_multiple = batch_multiple
-        self._rows = fixed_rows(tokens_per_batch, row_length, batch_multiple)
-        self.max_lengths = row_length, row_length
+    @property
+    def max_lengths(self) -> tuple[int, int]:
+        """The longest sides of a pair, those of a row."""
+        return self.row_length, self.row_length
 
     def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
         # Rows are filled in one fixed random order, so that their number never changes.
@@ -369,29 +346,25 @@ class Packing(Batcher):
         rows = tf.RaggedTensor.from_row_splits(order, splits, validate=False)
         if seed is not None:
             rows = _shuffle_rows(rows, seed)
-        count = rows.nrows()
-        splits = tf.concat([tf.range(0, count, self._rows), [count]], axis=0)
-        return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
+        return self._batches_of(rows)
 
     def make_batch(self, pairs: RaggedPairs, members: tf.RaggedTensor) -> Batch:
-        source, source_segments, source_positions = self.pack(pairs.source, members)
-        labels, target_segments, target_positions = self.pack(pairs.target, members)
-        inputs, labels, weights = make_decoder_batch(
-            source,
-            labels,
-            source_segments=source_segments,
-            target_segments=target_segments,
-            source_positions=source_positions,
-            target_positions=target_positions,
-        )
+        inputs = self._pack("source", pairs.source, members)
+        return self.packed_batch(pairs.target, members, **inputs)
+
+    def packed_batch(
+        self, target: tf.RaggedTensor, members: tf.RaggedTensor, **inputs: tf.Tensor
+    ) -> Batch:
+        """Makes a batch of targets, int32 `[pairs, (length)]`, and further inputs."""
+        inputs |= self._pack("target", target, members)
+        labels, positions = inputs.pop("target_ids"), inputs["target_positions"]
+        inputs, labels, weights = decoder_batch(labels, **inputs)
         # Every pair begins with its own start, where the shift left the end of the pair before.
-        first = (labels != PAD_ID) & (target_positions == 0)
+        first = (labels != PAD_ID) & (positions == 0)
         inputs["target_ids"] = tf.where(first, BOS_ID, inputs["target_ids"])
         return inputs, labels, weights
 
-    def pack(
-        self, sequences: tf.RaggedTensor, members: tf.RaggedTensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _pack(self, side, sequences, members):
         """Returns ids, segments and positions of one side, int32 `[rows, row_length]` each."""
         ids = tf.gather(sequences, members.values)  # [pairs, (length)]
         lengths = ids.row_lengths()
@@ -404,7 +377,8 @@ class Packing(Batcher):
             shape = [self._rows, self.row_length]
             return tf.ensure_shape(joined.to_tensor(PAD_ID, shape=shape), shape)
 
-        return rows(ids), rows(segments), rows(positions)
+        found = {"ids": ids, "segments": segments, "positions": positions}
+        return {f"{side}_{name}": rows(values) for name, values in found.items()}
 
     def _split(self, lengths):
         """Returns the row splits of the rows, int64 `[rows + 1]`, from int32 `[pairs, 2]`."""
@@ -421,19 +395,10 @@ class Packing(Batcher):
         return _collect_splits(tf.shape(lengths, tf.int64)[0], add_row)
 
 
-def make_decoder_batch(source_ids: tf.Tensor, labels: tf.Tensor, **more_inputs: tf.Tensor) -> Batch:
-    """Makes a batch from padded sources and labels.
-
-    Args:
-        source_ids: int32 `[batch, source]`.
-        labels: int32 `[batch, target]`.
-        **more_inputs: further inputs, added unchanged.
-
-    Returns:
-        `(inputs, labels, weights)`, as `Batcher.make_batch`.
-    """
-    inputs = {"source_ids": source_ids, "target_ids": shift_right(labels), **more_inputs}
-    return inputs, labels, tf.cast(labels != PAD_ID, tf.float32)
+def decoder_batch(labels: tf.Tensor, **inputs: tf.Tensor) -> Batch:
+    """Returns what `Batcher.make_batch` does, of labels int32 `[batch, target]` and inputs."""
+    weights = tf.cast(labels != PAD_ID, tf.float32)
+    return {"target_ids": shift_right(labels)} | inputs, labels, weights
 
 
 def shift_right(labels: tf.Tensor, start_id: int = BOS_ID) -> tf.Tensor:
@@ -443,11 +408,7 @@ def shift_right(labels: tf.Tensor, start_id: int = BOS_ID) -> tf.Tensor:
 
 
 def _token_pairs(examples, batcher):
-    """Returns a dataset of (source, target), int32 [n] and int32 [m], some without padding.
-
-    Raises:
-        InputError: if examples are not a dataset of pairs of ids, or of texts without targets.
-    """
+    """Returns a dataset of (source, target), int32 [n] and int32 [m]; raises InputError."""
     fix = (
         'give a tf.data.Dataset of {"source": ids, "target": ids} or (source, target), one pair an '
         "element, each a vector of integers; t2t_keras.encode_pairs makes it from texts."

@@ -18,7 +18,15 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import encode_with_eos
-from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
+from t2t_keras.data.files import (
+    existing_folder,
+    local_path,
+    nfc,
+    nfc_names,
+    quoted,
+    read_lines,
+    split_file,
+)
 from t2t_keras.data.texts import as_pairs
 from t2t_keras.errors import InputError, MissingTextError
 from t2t_keras.graphs import deterministic
@@ -31,19 +39,13 @@ class TFDSCorpus:
     """A translation dataset of TensorFlow Datasets.
 
     Args:
-        name: its TFDS name, such as `wmt14_translate/de-en`, `wmt14_translate/fr-en`,
-            `ted_hrlr_translate/ru_to_en`, or of a module that you have imported.
-        source_language: the feature to translate from, such as `en`.
-        target_language: the feature to translate into, such as `de`.
+        name: its TFDS name, such as `wmt14_translate/de-en`, `ted_hrlr_translate/ru_to_en`, or of
+            a module that you have imported.
+        source_language, target_language: the features to translate from and into, such as `en`.
         data_dir: folder of TFDS's files; None: TFDS's default.
 
     Raises:
         InputError: for an unknown dataset or feature, or if both features are the same.
-
-    Example:
-
-    >>> corpus = TFDSCorpus("wmt14_translate/de-en", "en", "de")
-    >>> corpus.examples("train").take(1)
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class TFDSCorpus:
         self._open(name, {"source": source_language, "target": target_language}, data_dir)
 
     def _open(self, name, features, data_dir):
-        """Opens a dataset whose texts are in features, {"source": name, "target": name}."""
+        """Opens a dataset whose texts are in features, {"source" and "target": name}."""
         import tensorflow_datasets as tfds  # noqa: PLC0415 (slow to import)
 
         self.name, self._features = name, features
@@ -70,7 +72,7 @@ class TFDSCorpus:
         known = list(self._builder.info.features or {})
         for feature in features.values():
             if feature not in known:
-                raise MissingTextError(f"{name} has no feature {feature!r}; it has {_names(known)}")
+                raise MissingTextError(f"{name} has no feature {feature!r}; it has {quoted(known)}")
 
     def has_text(self, split: str) -> bool:
         """Returns whether the dataset contains a split, or the split of which it is a slice."""
@@ -83,25 +85,20 @@ class TFDSCorpus:
         Args:
             split: one of the dataset's splits, or a slice of one, such as `train[:90%]`.
 
-        Returns:
-            A dataset of `{"source", "target"}` string scalars, always in the same order.
-
         Raises:
             InputError: for an unknown split, or if the dataset cannot be prepared.
         """
         self._prepare()
         splits = sorted(self._builder.info.splits)  # a mocked dataset has none and accepts all
         if splits and split.partition("[")[0] not in splits:
-            raise MissingTextError(f"{self.name} has no split {split!r}; it has {_names(splits)}")
+            raise MissingTextError(f"{self.name} has no split {split!r}; it has {quoted(splits)}")
         dataset = self._builder.as_dataset(split=split, shuffle_files=False)
-        return deterministic(
-            dataset.map(
-                lambda row: (
-                    {"source": "", "target": ""}
-                    | {side: row[feature] for side, feature in self._features.items()}
-                )
-            )
-        )
+
+        def pair(row):
+            texts = {side: row[feature] for side, feature in self._features.items()}
+            return {"source": "", "target": ""} | texts
+
+        return deterministic(dataset.map(pair))
 
     def _prepare(self):
         import tensorflow_datasets as tfds  # noqa: PLC0415
@@ -121,15 +118,9 @@ class TFDSCorpus:
 class FolderCorpus:
     """A folder of aligned text files, one sentence on each line, plain or gzipped.
 
-    The names of the files of split `train` begin with `train.` and end in the
-    language, with or without `.gz`: `train.en`, `train.de.gz`, `train.lc.norm.tok.en.gz`.
-    `files.split_lines` divides them into lines.
-
-    Args:
-        folder: the folder.
-        source_language: ending of the source files, such as `en`.
-        target_language: ending of the target files, such as `de`.
-        errors: "strict" refuses a file that is not UTF-8; "replace" reads invalid bytes as U+FFFD.
+    The names of the files of split `train` begin with `train.` and end in the language, with or
+    without `.gz`: `train.en`, `train.de.gz`, `train.lc.norm.tok.en.gz`. `files.split_lines` divides
+    them into lines and takes `errors`.
 
     Raises:
         InputError: if there is no such folder, or both languages are the same.
@@ -139,44 +130,24 @@ class FolderCorpus:
         self, folder: StrPath, source_language: str, target_language: str, errors: str = "strict"
     ):
         _require_two_sides(source_language, target_language)
-        folder = local_path(folder)
-        if not os.path.isdir(folder):
-            raise InputError(f"there is no folder {folder!r}; give one that contains aligned text")
-        self.folder = folder
+        self.folder = existing_folder(folder, "aligned text")
         self.source_language, self.target_language = source_language, target_language
         self._errors = errors
 
     def examples(self, split: str) -> tf.data.Dataset:
-        """Returns the sentence pairs of a split, streamed from its two files.
-
-        Args:
-            split: the part of the file names before their first dot.
-
-        Returns:
-            A dataset of `{"source", "target"}` string scalars, in the order of the files.
-
-        Raises:
-            InputError: if there is not exactly one file for each language, if the two have unequal
-                numbers of lines or none, or if a file cannot be read or is not UTF-8.
-        """
+        """Returns the sentence pairs of a split; errors as of `files` and `aligned_files`."""
         return aligned_files(*self.files(split).values(), self._errors)
 
     def files(self, split: str) -> dict[str, str]:
-        """Returns the files of a split, {"source": path, "target": path}.
-
-        Raises:
-            InputError: if there is not exactly one file for each language.
-        """
-        names = {
-            "source": self._name(split, self.source_language),
-            "target": self._name(split, self.target_language),
-        }
-        if names["source"] == names["target"]:
+        """Returns {"source": path, "target": path}; raises InputError unless each has one file."""
+        languages = {"source": self.source_language, "target": self.target_language}
+        paths = {side: split_file(self.folder, split, code) for side, code in languages.items()}
+        if paths["source"] == paths["target"]:
             raise InputError(
-                f"{names['source']!r} of {self.folder} matches both {self.source_language} and "
-                f"{self.target_language}: rename it"
+                f"{os.path.basename(paths['source'])!r} of {self.folder} matches both "
+                f"{self.source_language} and {self.target_language}: rename it"
             )
-        return {side: os.path.join(self.folder, name) for side, name in names.items()}
+        return paths
 
     def has_text(self, split: str) -> bool:
         """Returns whether there is any file of a split in one of the two languages.
@@ -188,33 +159,12 @@ class FolderCorpus:
         form = re.compile(rf"{split}\.(.*\.)?({'|'.join(languages)})(\.\w+)?")
         return any(map(form.fullmatch, nfc_names(self.folder)))
 
-    def _name(self, split, language):
-        names, split, language = nfc_names(self.folder), nfc(split), nfc(language)
-        found = [n for n in names if n.startswith(f"{split}.") and _is_text(n, language)]
-        if len(found) == 1:
-            return names[found[0]]
-        number = _names(found) if found else "none"
-        raise (InputError if found else MissingTextError)(
-            f"split {split!r} needs one file named {split}.….{language} or {split}.….{language}.gz "
-            f"in {self.folder}; found: {number}. The folder contains {_names(names)}"
-        )
-
 
 class MemoryCorpus:
-    """Sentence pairs held in memory.
-
-    Args:
-        pairs: `{split: [(source, target), …]}`, of str or bytes; a lone surrogate in a str counts
-            as U+FFFD. With names also rows of dicts and tables, as for `encode_pairs`.
-        source, target: the names of two columns.
+    """Sentence pairs held in memory, `{split: pairs}`, in the forms of `texts.as_pairs`.
 
     Raises:
         InputError: if pairs is not a dict of splits, or an item is not a pair of texts.
-
-    Example:
-
-    >>> corpus = MemoryCorpus({"train": [("a house", "ein Haus")]})
-    >>> corpus = MemoryCorpus({"train": [{"en": "a house", "de": "ein Haus"}]}, "en", "de")
     """
 
     def __init__(
@@ -231,20 +181,10 @@ class MemoryCorpus:
         }
 
     def examples(self, split: str) -> tf.data.Dataset:
-        """Returns the sentence pairs of a split.
-
-        Args:
-            split: a key of `pairs`.
-
-        Returns:
-            A dataset of `{"source", "target"}` string scalars.
-
-        Raises:
-            InputError: for an unknown or empty split.
-        """
+        """Returns the sentence pairs of a split; raises InputError if it is unknown or empty."""
         if split not in self._texts:
             raise InputError(
-                f"there is no split {split!r} in memory; its splits: {_names(sorted(self._texts))}"
+                f"there is no split {split!r} in memory; its splits: {quoted(sorted(self._texts))}"
             )
         sources, targets = self._texts[split]
         if not sources:
@@ -254,15 +194,9 @@ class MemoryCorpus:
 
 
 def aligned_files(source: StrPath, target: StrPath, errors: str = "strict") -> tf.data.Dataset:
-    """Returns the sentence pairs of two files, streamed.
+    """Returns the sentence pairs of two files, of which line n translates line n, streamed.
 
-    Args:
-        source: path of a text file, one sentence on each line, plain or gzipped.
-        target: path of another; line n translates line n of the source.
-        errors: "strict", or "replace": U+FFFD replaces bytes that are not UTF-8.
-
-    Returns:
-        A dataset of `{"source", "target"}` string scalars, in the order of the files.
+    They are plain or gzipped; `files.split_lines` takes `errors`.
 
     Raises:
         InputError: if a file is missing, broken, empty or not UTF-8 (with the number of the line),
@@ -285,15 +219,9 @@ def aligned_files(source: StrPath, target: StrPath, errors: str = "strict") -> t
 
 
 def stream_pairs(pairs: Callable[[], Iterable], count: int) -> tf.data.Dataset:
-    """Makes a dataset of pairs of text from a Python function.
+    """Makes a dataset of `count` pairs of text from a Python function.
 
-    Args:
-        pairs: function that returns an iterable of (source, target), str or bytes, the same ones
-            at each call.
-        count: the number of pairs.
-
-    Returns:
-        A dataset of `{"source", "target"}` string scalars.
+    It returns an iterable of (source, target), str or bytes, the same ones at each call.
     """
 
     def steps():
@@ -310,14 +238,7 @@ def stream_pairs(pairs: Callable[[], Iterable], count: int) -> tf.data.Dataset:
 
 
 def text_digests(examples: tf.data.Dataset) -> dict[str, str]:
-    """Returns the SHA-256 of all sources and of all targets of a dataset of pairs.
-
-    Args:
-        examples: dataset of `{"source", "target"}` string scalars.
-
-    Returns:
-        {"source": str, "target": str}, hexadecimal. They depend only on the texts and their order.
-    """
+    """Returns the SHA-256 of all sources and of all targets in their order, hexadecimal."""
     digests = {"source": hashlib.sha256(), "target": hashlib.sha256()}
     for texts in deterministic(examples.batch(_PAIRS_PER_STEP)).as_numpy_iterator():
         for side, digest in digests.items():
@@ -336,19 +257,17 @@ def encode_pairs(
     """Encodes pairs of text to the examples that a `Batcher` takes.
 
     Args:
-        pairs: iterable of (source, target), of str or bytes, or dataset of two strings; all of them
-            stay in memory as ids. With `source` and `target` also rows that are dicts, as of
-            Hugging Face's `datasets` and of TFDS, and tables, such as those of pandas. Bytes that
-            are not UTF-8 and lone surrogates in a str count as U+FFFD. Line breaks at the ends of
-            texts are dropped.
-        tokenizer: `Tokenizer`; every source and target gets its end-of-sequence id.
+        pairs: pairs of texts, rows that are dicts, or a table, in the forms of `texts.as_pairs`.
+            They stay in memory as ids. Bytes that are not UTF-8 and lone surrogates in a str
+            count as U+FFFD. Line breaks at the ends of texts are dropped.
+        tokenizer: every source and target gets its end-of-sequence id.
         target_tokenizer: tokenizer of the targets if their vocabulary differs, such as
             `LabelEncoder`; None: `tokenizer.target`.
         source, target: the names of the two columns to read; None: each row is a pair, or a dict
             of "source" and "target".
 
     Returns:
-        A dataset of `{"source": int32 [n], "target": int32 [m]}`.
+        `{"source": int32 [n], "target": int32 [m]}`.
 
     Raises:
         InputError: if there is no pair, an item is not a pair of texts, a column is missing or not
@@ -367,9 +286,7 @@ def encode_pairs(
     if hasattr(target_tokenizer, "check"):  # of labels
         for i, label in enumerate(targets):
             target_tokenizer.check(label.decode("utf-8", "replace"), f"pairs[{i}]")
-    examples = {
-        "source": encode_with_eos(sources, tokenizer),
-    }
+    examples = {"source": encode_with_eos(sources, tokenizer)}
     examples["target"] = encode_with_eos(targets, target_tokenizer or tokenizer.target)
     return deterministic(tf.data.Dataset.from_tensor_slices(examples))
 
@@ -380,14 +297,6 @@ def _require_two_sides(source, target):
             f"source and target are both {source!r}: give two different languages, such as src "
             "and trg for the files train.src and train.trg."
         )
-
-
-def _is_text(name, language):
-    return name.endswith((f".{language}", f".{language}.gz"))
-
-
-def _names(names):
-    return ", ".join(map(repr, names)) or "nothing"
 
 
 def count_lines(path: StrPath, errors: str = "strict") -> int:

@@ -1,11 +1,10 @@
 """Reading text files, and writing files that a crash cannot leave half-written or silently wrong.
 
-`read_lines` and `read_text` read plain and gzipped files; their errors name file
-and line. `write_file` and `open_output` replace a file in one step and survive a loss of power:
-after them, the path holds either the old content or all of the new. They follow symbolic links, and
-write through a pipe or a device. `sync` and `replace` do the two steps separately, for folders.
-`write_json` and `write_checksums` add checksums, which `read_json` and `check_checksums` verify.
-`lock` keeps a second process from writing the same files.
+`read_lines` and `read_text` read plain and gzipped files; their errors name file and line.
+`write_file` and `open_output` replace a file in one step and survive a loss of power: after them,
+the path holds either the old content or all of the new. `sync` and `replace` do the two steps
+separately, for folders. `write_json` and `write_checksums` add checksums, which `read_json` and
+`check_checksums` verify. `lock` keeps a second process from writing the same files.
 """
 
 import codecs
@@ -15,6 +14,7 @@ import fcntl
 import gzip
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -26,7 +26,7 @@ import zlib
 
 from absl import logging
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, MissingTextError
 
 CHECKSUMS = "SHA256SUMS"
 """Name of the file that `write_checksums` writes: `sha256sum --check SHA256SUMS` reads it."""
@@ -106,7 +106,7 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)  # of some netwo
 
 
 def local_path(path):
-    """Returns a path, a str, with the home folder for `~` or `~user` at its beginning.
+    """Returns a path with the home folder for `~` or `~user` at its beginning.
 
     Raises:
         InputError: if it is blank, names an unknown user, or is an address such as gs://….
@@ -136,11 +136,7 @@ def nfc(text):
 
 
 def nfc_names(folder):
-    """Returns {name in NFC: name} of the visible names in a folder, which may be in NFD.
-
-    Raises:
-        InputError: if the folder contains a name in both forms.
-    """
+    """Returns {name in NFC: visible name} of a folder; raises InputError for one in both forms."""
     names = visible_names(folder)
     found = {nfc(name): name for name in names}
     if len(found) < len(names):
@@ -158,19 +154,48 @@ def stored_path(path):
     return os.path.join(folder, names.get(nfc(name), name))
 
 
+def existing_folder(path, content):
+    """Returns a folder's `local_path`; raises InputError, naming the content, if there is none."""
+    path = local_path(path)
+    if not os.path.isdir(path):
+        raise InputError(f"there is no folder {path!r}; give one that holds {content}")
+    return path
+
+
+def split_names(folder, split, ending=""):
+    """Returns the names of a split's files, such as `train.….de` or `train.….de.gz`."""
+    start, ending = nfc(f"{split}."), nfc(f".{ending}" if ending else "")
+    return [
+        stored
+        for name, stored in nfc_names(folder).items()
+        if name.startswith(start) and name.removesuffix(".gz").endswith(ending)
+    ]
+
+
+def split_file(folder, split, ending="", advice=""):
+    """Returns the path of a split's one file; raises MissingTextError, for several InputError."""
+    found = split_names(folder, split, ending)
+    if len(found) == 1:
+        return os.path.join(folder, found[0])
+    form = f"{split}.….{ending}" if ending else f"{split}.…"
+    every, advice = quoted(visible_names(folder)), advice if found else ""
+    raise (InputError if found else MissingTextError)(
+        f"split {split!r} needs one file named {form} or {form}.gz in {folder}; found: "
+        f"{quoted(found, 'none')}. The folder contains {every}{advice}"
+    )
+
+
+def quoted(names, none="nothing"):
+    """Returns names as a message lists them."""
+    return ", ".join(map(repr, names)) or none
+
+
 # Reading text ------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def open_bytes(path):
-    """Opens a file for reading bytes, decompressed if it is gzipped or its name ends in `.gz`.
-
-    Args:
-        path: str or path.
-
-    Raises:
-        InputError: if the file is missing, or cannot be read or decompressed completely.
-    """
+    """Opens a file for reading bytes, decompressed if gzipped; raises InputError if broken."""
     path = local_path(path)
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder: give a file")
@@ -202,16 +227,14 @@ def split_lines(file, name, errors="strict", keep_ends=False):
 
     Args:
         file: iterable of bytes that end in line feeds.
-        name: str, the file's name for the error.
+        name: the file's name for the error.
         errors: "strict", or "replace": U+FFFD replaces bytes that are not UTF-8.
         keep_ends: whether lines keep their line feed, carriage return and byte order mark.
 
     Raises:
         InputError: for a line that is not UTF-8, with its number, and for a file that is not UTF-8
             text, such as a compressed one or UTF-16. Unless lines keep their ends, as in documents,
-            also for markup of test sets and translation memories (.sgm, .xml, .tmx, train.tags),
-            JSON lines, catalogs (.po), subtitles (.srt, .vtt) and lines that end in carriage
-            returns alone.
+            also for what `_NO_LINES_OF_TEXT` lists and lines that end in carriage returns alone.
     """
     head = None if keep_ends else b""  # the lines before the first one with content
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
@@ -247,16 +270,7 @@ def read_text(path, errors="strict"):
 
 
 def decode(content, place, errors="strict"):
-    """Decodes UTF-8.
-
-    Args:
-        content: bytes.
-        place: str, named in the error.
-        errors: "strict", or "replace": U+FFFD replaces bytes that are not UTF-8.
-
-    Raises:
-        InputError: if the bytes are not UTF-8.
-    """
+    """Decodes UTF-8; errors as for `split_lines`. The `InputError` names the place."""
     try:
         return content.decode(errors=errors)
     except UnicodeDecodeError as error:
@@ -269,7 +283,6 @@ def decode(content, place, errors="strict"):
 
 
 def _refuse_formats(line, name):
-    """Raises InputError if the first line of a file is not text, or is UTF-16 or UTF-32."""
     found = [kind for beginning, kind in _FORMATS.items() if line.startswith(beginning)]
     found += ["tar"] * (line[257:262] == b"ustar")
     if found:
@@ -290,12 +303,7 @@ def _refuse_formats(line, name):
 
 
 def write_file(path, content):
-    """Writes a file in one step: the path holds its old content or all of the new.
-
-    Args:
-        path: str or path, as for `open_output`; missing folders are made.
-        content: bytes.
-    """
+    """Writes a file as `open_output` does; missing folders are made."""
     target = output_path(path)
     if not is_stream(target):
         make_folder(os.path.dirname(target))
@@ -307,15 +315,9 @@ def write_file(path, content):
 def open_output(path):
     """Opens a file for writing bytes; it gets its new content when the block succeeds.
 
-    The content is written to a temporary file in the same folder and synced to the disk; then the
-    file is renamed. A replaced file's permissions are kept. A symbolic link stays, and its target
-    is replaced. A stream (see `is_stream`) is not replaced but written directly.
-
-    Args:
-        path: str or path, in a folder that exists.
-
-    Yields:
-        A binary file.
+    The content is written to a temporary file in the same folder, which must exist, and synced to
+    the disk; then the file is renamed. A replaced file's permissions are kept. A symbolic link
+    stays, and its target is replaced. A stream (see `is_stream`) is written directly.
     """
     path = output_path(path)
     if is_stream(path):
@@ -345,7 +347,7 @@ def temporary_path(path):
 
 
 def output_path(path):
-    """Returns the path to write to, a str: absolute, with symbolic links followed.
+    """Returns the path to write to, absolute, with symbolic links followed.
 
     The descriptors of this process keep the name `/dev/fd/N`, so `/dev/stdout` is `/dev/fd/1`
     even if standard output is a regular file.
@@ -370,13 +372,9 @@ def is_stream(path):
 
 
 def remove_temporary_files(folder, subfolders):
-    """Removes files that killed calls of `write_file` have left in a folder and its subfolders.
+    """Removes files that killed calls of `write_file` have left; see `lock` for other processes.
 
-    No other process may be writing there; see `lock`.
-
-    Args:
-        folder: path of the folder.
-        subfolders: paths of folders in it, which are searched recursively.
+    Those in the folder itself, and those in subfolders at any depth.
     """
     below = (path for each in subfolders for path in pathlib.Path(each).rglob("*"))
     for path in (*pathlib.Path(folder).iterdir(), *below):
@@ -395,14 +393,7 @@ def make_folder(path):
 
 
 def replace(source, target):
-    """Renames a file or folder; the new name survives a power failure.
-
-    `sync` must have written the content to the disk before.
-
-    Args:
-        source: path of the file or folder.
-        target: its new path on the same file system; a file there is replaced.
-    """
+    """Renames a file or folder that is on the disk; its name survives a power failure."""
     os.replace(source, target)
     sync(os.path.dirname(os.fspath(target)) or ".")
 
@@ -438,9 +429,6 @@ def tensorflow_path(folder):
     x, and a backslash matches the character after it. It also refuses paths that are not UTF-8. For
     such folders the path is a symbolic link in a temporary folder, removed after the block.
 
-    Args:
-        folder: str or path.
-
     Raises:
         InputError: if the path of the folder for temporary files is not readable either.
     """
@@ -464,12 +452,7 @@ def tensorflow_path(folder):
 
 
 def write_json(path, content):
-    """Writes a dict as `write_file` does, with a checksum of its content.
-
-    Args:
-        path: str or path.
-        content: dict of JSON values, without the key "checksum".
-    """
+    """Writes a dict of JSON values as `write_file` does, with a checksum of them."""
     content = content | {"checksum": _checksum_of(content)}
     write_file(path, json.dumps(content, indent=2).encode() + b"\n")
 
@@ -493,7 +476,7 @@ def _checksum_of(content):
     return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
 
 
-def crc32_of(path, size=None):
+def crc32_of(path, size=math.inf):
     """Returns the CRC-32 of a file, or of its first `size` bytes."""
     checksum = 0
     for chunk in _chunks(path, size):
@@ -509,11 +492,10 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def _chunks(path, size=None):
+def _chunks(path, size=math.inf):
     with open(path, "rb") as file:
-        left = os.fstat(file.fileno()).st_size if size is None else size
-        while left > 0 and (chunk := file.read(min(_CHUNK, left))):
-            left -= len(chunk)
+        while chunk := file.read(min(_CHUNK, size)):
+            size -= len(chunk)
             yield chunk
 
 
@@ -525,11 +507,7 @@ def write_checksums(folder):
 
 
 def check_checksums(folder):
-    """Compares the files of a folder with its `SHA256SUMS`; a folder without one is not checked.
-
-    Raises:
-        InputError: if a file is missing or damaged.
-    """
+    """Raises InputError unless a folder's files are those of its `SHA256SUMS`, if it has one."""
     sums = pathlib.Path(folder, CHECKSUMS)
     for line in sums.read_text(errors="replace").splitlines() if sums.exists() else []:
         expected, _, name = line.partition("  ")
@@ -546,14 +524,11 @@ def check_checksums(folder):
 
 @contextlib.contextmanager
 def lock(path, what):
-    """Holds an exclusive lock on a file while the block runs.
+    """Holds an exclusive lock on a file while the block runs; `what` names the exclusive action.
 
     The operating system releases it when the process ends for any reason. It also excludes other
     hosts if the file system supports locks, as NFS does; if it supports none, a warning is logged.
-
-    Args:
-        path: the file, made if missing; it is kept, with a line about the latest owner.
-        what: str, the exclusive action, for the message.
+    The file is made if missing, and is kept, with a line about the latest owner.
 
     Raises:
         InputError: if another process holds the lock, or the file has other content.

@@ -1,8 +1,7 @@
 """Labeled text for classification: corpora, the labels as ids, and batches.
 
-As in `corpora.py`, `examples(split)` of a corpus returns a dataset of `{"source", "target"}`
-string scalars; here the source is a text and the target the name of its class. `LabelEncoder`
-replaces the target tokenizer, and `LabeledBuckets` makes the batches.
+In a corpus, the source is a text and the target the name of its class. `LabelEncoder` replaces the
+target tokenizer, and `LabeledBuckets` makes the batches.
 """
 
 import hashlib
@@ -15,10 +14,17 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from absl import logging
 
-from t2t_keras.data.base_tokenizer import EOS_ID, is_blank
+from t2t_keras.data.base_tokenizer import EOS_ID, is_blank, lookup_table
 from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import MemoryCorpus, TFDSCorpus
-from t2t_keras.data.files import local_path, nfc, nfc_names, read_text, stored_path, visible_names
+from t2t_keras.data.files import (
+    existing_folder,
+    nfc,
+    nfc_names,
+    read_text,
+    stored_path,
+    visible_names,
+)
 from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.data.texts import as_batch, as_strings
 from t2t_keras.errors import InputError, MissingTextError, require_whole_number
@@ -29,10 +35,7 @@ _TEXT_FILE = re.compile(r"\.txt(\.(gz|bz2|xz|zst|zip))?$")  # all but gz are ref
 
 
 class LabelEncoder:
-    """Converts class names to ids; used as the tokenizer of the targets.
-
-    Args:
-        names: the classes, a list of str; the id of each one is its index.
+    """Converts class names to ids, their indices in `names`; used as the tokenizer of the targets.
 
     Raises:
         InputError: if there are fewer than two names, or a name is repeated or empty.
@@ -45,11 +48,10 @@ class LabelEncoder:
         self._forms = list(map(nfc, self.names))
         if len(self.names) < 2 or len(set(self._forms)) < len(self.names) or not all(self.names):
             raise InputError(f"labels are {self.names}: give two or more, all different.")
-        table = tf.lookup.KeyValueTensorInitializer(self._forms, tf.range(len(self.names)))
-        self._table = tf.lookup.StaticHashTable(table, default_value=-1)
+        self._table = lookup_table(self._forms, tf.range(len(self.names)), -1)
 
     def encode(self, texts: Array) -> tf.RaggedTensor:
-        """Returns the ids of class names: string `[batch]` → RaggedTensor int32 `[batch, (1)]`.
+        """Returns the ids of class names, string `[batch]`: int32 `[batch, (1)]`.
 
         Raises:
             tf.errors.InvalidArgumentError: if a name is not the name of a class.
@@ -65,12 +67,7 @@ class LabelEncoder:
         return hashlib.sha256(repr(self.names).encode()).hexdigest()
 
     def check(self, label: str, place: str) -> None:
-        """Raises InputError if a label is not the name of a class.
-
-        Args:
-            label: str.
-            place: where it was found, for the message.
-        """
+        """Raises InputError, naming the place, if a label is not the name of a class."""
         if nfc(label) not in self._forms:
             raise InputError(
                 f"{place} has the label {label!r}: give one of {', '.join(self.names)}."
@@ -86,29 +83,19 @@ class LabeledFolder:
     line breaks count as spaces. A warning names other files of the split, which are not read.
 
     Args:
-        folder: the folder.
-        labels: `LabelEncoder` or list of str: the endings of the files, or the folders' names.
-        errors: "strict" refuses a text that is not UTF-8; "replace" reads invalid bytes as U+FFFD.
+        labels: the endings of the files, or the folders' names.
+        errors: as for `files.split_lines`.
 
     Raises:
         InputError: if there is no such folder.
     """
 
     def __init__(self, folder: StrPath, labels: LabelEncoder | Texts, errors: str = "strict"):
-        folder = local_path(folder)
-        if not os.path.isdir(folder):
-            raise InputError(f"there is no folder {folder!r}; give one that holds labeled text")
-        labels = labels if isinstance(labels, LabelEncoder) else LabelEncoder(labels)
-        self.folder, self._labels, self._errors = folder, labels, errors
+        self.folder, self._errors = existing_folder(folder, "labeled text"), errors
+        self._labels = labels if isinstance(labels, LabelEncoder) else LabelEncoder(labels)
 
     def examples(self, split: str) -> tf.data.Dataset:
         """Returns the texts of a split and their classes, class by class.
-
-        Args:
-            split: the beginning of the files' names, or the name of the folder.
-
-        Returns:
-            A dataset of `{"source", "target"}` string scalars.
 
         Raises:
             InputError: if a class has no text or several files, there is a folder of another
@@ -190,17 +177,14 @@ class LabeledFolder:
 
 
 class LabeledTFDS(TFDSCorpus):
-    """A labeled dataset of TensorFlow Datasets.
+    """A labeled dataset of TensorFlow Datasets, such as `imdb_reviews`.
 
     Args:
-        name: its TFDS name, such as `imdb_reviews`.
-        labels: `LabelEncoder`, the names of the dataset's own classes, in any order.
-        text: the feature that holds a text.
-        label: the feature that holds its class.
-        data_dir: folder of TFDS's files; None: TFDS's default.
+        labels: the names of the dataset's own classes, in any order.
+        text, label: the features that hold a text and its class.
 
     Raises:
-        InputError: for an unknown dataset or feature, or other classes than the dataset's.
+        InputError: as `TFDSCorpus`, or for other classes than the dataset's.
     """
 
     def __init__(
@@ -211,7 +195,7 @@ class LabeledTFDS(TFDSCorpus):
         label: str = "label",
         data_dir: StrPath | None = None,
     ):
-        super().__init__(name, text, label, data_dir=data_dir)
+        super().__init__(name, text, label, data_dir)
         self._names = getattr(self._builder.info.features[label], "names", None) or []
         if sorted(self._names) != sorted(labels.names):
             raise InputError(
@@ -220,17 +204,7 @@ class LabeledTFDS(TFDSCorpus):
             )
 
     def examples(self, split: str) -> tf.data.Dataset:
-        """Returns the texts of a split and their classes.
-
-        Args:
-            split: one of the dataset's splits, or a slice of one, such as `train[:90%]`.
-
-        Returns:
-            A dataset of `{"source", "target"}` string scalars.
-
-        Raises:
-            InputError: for an unknown split, or one whose texts have no labels.
-        """
+        """Returns the texts of a split and their classes; raises InputError if some have none."""
         examples = super().examples(split)
         lowest = examples.reduce(
             tf.constant(0, tf.int64), lambda least, pair: tf.minimum(least, pair["target"])
@@ -253,10 +227,9 @@ class LabeledBuckets(LengthBuckets):
     the class.
 
     Args:
-        tokens_per_batch: maximum tokens of a batch, padding included.
         max_length: maximum tokens of a text, end of sequence included; longer texts are truncated
             and keep their end of sequence.
-        batch_multiple, bucket_lengths: as for `LengthBuckets`.
+        tokens_per_batch, batch_multiple, bucket_lengths: as for `LengthBuckets`.
 
     Raises:
         InputError: if max_length is below 2 or above the last of bucket_lengths, or another number
@@ -281,11 +254,10 @@ class LabeledBuckets(LengthBuckets):
         return super().assign_batches(tf.minimum(lengths, self.max_length), seed)
 
     def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
-        """Makes one batch.
+        """Makes `({"source_ids"}, labels, weights)`.
 
-        Returns:
-            `({"source_ids"}, labels, weights)`: int32 `[batch, length]`, int32 `[batch]` and
-            float32 `[batch]`, 0 in rows of padding, else 1.
+        They are int32 `[batch, length]`, int32 `[batch]` and float32 `[batch]`, 0 in rows of
+        padding, else 1.
         """
         texts = tf.gather(pairs.source, members)
         ends = texts[:, -1:]
@@ -297,14 +269,7 @@ class LabeledBuckets(LengthBuckets):
 
 
 def text_lines(path: StrPath, errors: str = "strict") -> list[str]:
-    """Returns the texts of a file, one on each line, plain or gzipped.
-
-    Returns:
-        List of str.
-
-    Raises:
-        InputError: if the file cannot be read, or a line is blank or not UTF-8, with its number.
-    """
+    """Returns the texts of a file, one on each line; raises InputError for a blank line."""
     texts = [line.strip() for line in read_text(path, errors)] or [""]
     _require_texts(texts, [f"{path} line {number}" for number in range(1, len(texts) + 1)])
     return texts

@@ -1,26 +1,22 @@
 """Plain text for language models: corpora of single texts, and their batches.
 
-As in `corpora.py`, `examples(split)` of a corpus returns a dataset of `{"source", "target"}` string
-scalars; here the source is a text and the target is empty. `NoTarget` replaces the target
-tokenizer and `TextFilters` the filters, so that token shards hold texts. `encode_texts` encodes
-texts in memory.
+In a corpus, the source is a text and the target is empty. `NoTarget` replaces the target tokenizer
+and `TextFilters` the filters, so that token shards hold texts.
 
 `TextBuckets` and `TextPacking` make a row, or a part of a row, of each text. `TextStream` joins the
 texts of a shard, each with its end-of-sequence id, and cuts them into rows of one length.
 """
 
-import os
-
 import tensorflow as tf
 
 from t2t_keras.data.base_tokenizer import BOS_ID, EOS_ID, PAD_ID, encode_with_eos
-from t2t_keras.data.batching import Batcher, LengthBuckets, Packing, fixed_rows, shift_right
+from t2t_keras.data.batching import FixedRows, LengthBuckets, Packing, decoder_batch
 from t2t_keras.data.corpora import TFDSCorpus, count_lines, stream_pairs
-from t2t_keras.data.files import local_path, nfc, nfc_names, read_lines
+from t2t_keras.data.files import existing_folder, read_lines, split_file, split_names
 from t2t_keras.data.shard_writing import Filters
 from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.data.texts import as_list
-from t2t_keras.errors import InputError, MissingTextError, require_whole_number
+from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.graphs import deterministic
 from t2t_keras.types import Batch, Encoder, StrPath, Texts
 
@@ -31,45 +27,22 @@ class TextFolder:
     """A folder of plain text: one file for each split, a text on each line, plain or gzipped.
 
     Args:
-        folder: the folder.
         language: ending of the files, such as `de` for `train.de`, `train.lc.de.gz`; empty: each
             split has only one file, such as `train.txt`.
-        errors: "strict" refuses a file that is not UTF-8; "replace" reads invalid bytes as U+FFFD.
+        errors: as for `files.split_lines`.
 
     Raises:
         InputError: if there is no such folder.
     """
 
     def __init__(self, folder: StrPath, language: str = "", errors: str = "strict"):
-        folder = local_path(folder)
-        if not os.path.isdir(folder):
-            raise InputError(f"there is no folder {folder!r}; give one that holds text")
-        self.folder, self.language, self._errors = folder, language, errors
+        self.folder = existing_folder(folder, "text")
+        self.language, self._errors = language, errors
 
     def examples(self, split: str) -> tf.data.Dataset:
-        """Returns the texts of a split, streamed from its file.
-
-        Args:
-            split: the part of the file's name before its first dot.
-
-        Returns:
-            A dataset of `{"source": text, "target": ""}` string scalars, in the order of the file.
-
-        Raises:
-            InputError: if there is not exactly one file, or it is empty, cannot be read or is not
-                UTF-8.
-        """
-        names = self._names(split)
-        if len(names) != 1:
-            ending = f".{self.language}" if self.language else ""
-            found = ", ".join(map(repr, names)) or "none"
-            advice = "" if self.language or not names else "; name one by its language"
-            raise (InputError if names else MissingTextError)(
-                f"split {split!r} needs one file named {split}.…{ending} in {self.folder}; "
-                f"found: {found}. The folder contains "
-                f"{', '.join(sorted(nfc_names(self.folder))) or 'nothing'}{advice}"
-            )
-        path, errors = os.path.join(self.folder, names[0]), self._errors
+        """Returns the texts of a split in order; raises InputError unless one file has them."""
+        advice = "" if self.language else "; name one by its language"
+        path, errors = split_file(self.folder, split, self.language, advice), self._errors
         if path.removesuffix(".gz").endswith(_TABLES):
             raise InputError(f"{path} is a table: give its texts in a file, one on each line.")
         count = count_lines(path, errors)
@@ -77,28 +50,11 @@ class TextFolder:
 
     def has_text(self, split: str) -> bool:
         """Returns whether there is a file of a split."""
-        return bool(self._names(split))
-
-    def _names(self, split):
-        start, ending = nfc(f"{split}."), nfc(f".{self.language}") if self.language else ""
-        return [
-            name
-            for name in nfc_names(self.folder)
-            if name.startswith(start) and name.removesuffix(".gz").endswith(ending)
-        ]
+        return bool(split_names(self.folder, split, self.language))
 
 
 class TextTFDS(TFDSCorpus):
-    """The texts of a dataset of TensorFlow Datasets.
-
-    Args:
-        name: its TFDS name, such as `lm1b`.
-        text: the feature that holds a text.
-        data_dir: folder of TFDS's files; None: TFDS's default.
-
-    Raises:
-        InputError: for an unknown dataset or feature.
-    """
+    """The texts of a dataset of TensorFlow Datasets, such as `lm1b`; errors as of `TFDSCorpus`."""
 
     def __init__(self, name: str, text: str = "text", data_dir: StrPath | None = None):
         self._open(name, {"source": text}, data_dir)
@@ -123,7 +79,7 @@ class TextFilters(Filters):
     """The limits of `Filters` for texts without a target."""
 
     def reject_reasons(self, source_texts, target_texts, source_ids, target_ids) -> tf.Tensor:
-        """Finds the first reason for which each text is dropped; see `Filters`."""
+        """See `Filters.reject_reasons`."""
         del target_texts, target_ids
         return super().reject_reasons(source_texts, source_texts, source_ids, source_ids)
 
@@ -132,12 +88,12 @@ def encode_texts(texts: Texts, tokenizer: Encoder) -> tf.data.Dataset:
     """Encodes texts to the examples that `TextBuckets`, `TextPacking` and `TextStream` take.
 
     Args:
-        texts: str or bytes each, in the forms of `texts.as_list`; all of them stay in memory as
-            ids. Line breaks at the ends of texts are dropped.
-        tokenizer: `Tokenizer`; every text gets its end-of-sequence id.
+        texts: in the forms of `texts.as_list`; all of them stay in memory as ids. Line breaks at
+            the ends of texts are dropped.
+        tokenizer: every text gets its end-of-sequence id.
 
     Returns:
-        A dataset of `{"source": int32 [n], "target": int32 [0]}`.
+        `{"source": int32 [n], "target": int32 [0]}`.
 
     Raises:
         InputError: if there is no text, or an item is not a text.
@@ -171,15 +127,8 @@ class TextBuckets(LengthBuckets):
     has_targets = False
 
     def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
-        """Makes one batch.
-
-        Returns:
-            `({"target_ids"}, labels, weights)`: int32, int32 and float32 `[batch, length]`. The
-            target ids are the labels shifted right after the begin-of-sequence id; the weights are
-            1 on labels and 0 on padding.
-        """
-        [labels] = self.shapes.pad(tf.gather(pairs.source, members))
-        return {"target_ids": shift_right(labels)}, labels, _weights(labels)
+        """Makes one batch without `source_ids`; see `Batcher.make_batch`."""
+        return decoder_batch(*self.shapes.pad(tf.gather(pairs.source, members)))
 
 
 class TextPacking(Packing):
@@ -195,20 +144,11 @@ class TextPacking(Packing):
     has_targets = False
 
     def make_batch(self, pairs: RaggedPairs, members: tf.RaggedTensor) -> Batch:
-        """Makes one batch.
-
-        Returns:
-            `({"target_ids", "target_segments", "target_positions"}, labels, weights)`, each
-            `[batch, row_length]`; see `Packing`.
-        """
-        labels, segments, positions = self.pack(pairs.source, members)
-        ids = shift_right(labels)
-        ids = tf.where((labels != PAD_ID) & (positions == 0), BOS_ID, ids)
-        inputs = {"target_ids": ids, "target_segments": segments, "target_positions": positions}
-        return inputs, labels, _weights(labels)
+        """Makes one batch, with the target's inputs of `Packing` alone."""
+        return self.packed_batch(pairs.source, members)
 
 
-class TextStream(Batcher):
+class TextStream(FixedRows):
     """Rows of one length, cut from the texts of a shard as one stream.
 
     Each text ends with the end-of-sequence id, and the next one begins behind it, in the same row
@@ -217,10 +157,7 @@ class TextStream(Batcher):
     in the row before.
 
     Args:
-        tokens_per_batch: tokens of a batch, padding included.
-        row_length: tokens of a row.
-        batch_multiple: the number of rows of a batch is a multiple of this, such as the number of
-            replicas, if the budget has room for it.
+        tokens_per_batch, row_length, batch_multiple: as for `Packing`.
         across_texts: whether attention sees the texts before in the same row. If not, the inputs
             have `target_segments` and `target_positions`, as those of `Packing`.
         stride: tokens from the begin of a row to the next, up to row_length; None: row_length. If
@@ -248,15 +185,11 @@ class TextStream(Batcher):
         across_texts: bool = True,
         stride: int | None = None,
     ):
-        self._rows = fixed_rows(tokens_per_batch, row_length, batch_multiple)
+        super().__init__(tokens_per_batch, row_length, batch_multiple)
         stride = require_whole_number("stride", row_length if stride is None else stride, least=0)
         if not 1 <= stride <= row_length:
             raise InputError(f"stride is {stride}: give 1 to {row_length}, the tokens of a row.")
-        self.tokens_per_batch = tokens_per_batch
-        self.row_length = row_length
-        self.batch_multiple = batch_multiple
-        self.across_texts = across_texts
-        self.stride = stride
+        self.across_texts, self.stride = across_texts, stride
 
     def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:
         total = tf.reduce_sum(tf.cast(lengths[:, 0], tf.int64))
@@ -264,16 +197,10 @@ class TextStream(Batcher):
         rows = tf.range(tf.maximum(-((shared - total) // self.stride), tf.minimum(total, 1)))
         if seed is not None:
             rows = tf.random.experimental.stateless_shuffle(rows, seed, alg="philox")
-        count = tf.size(rows, tf.int64)
-        splits = tf.concat([tf.range(0, count, self._rows), [count]], axis=0)
-        return tf.RaggedTensor.from_row_splits(rows, splits, validate=False)
+        return self._batches_of(rows)
 
     def make_batch(self, pairs: RaggedPairs, members: tf.Tensor) -> Batch:
-        """Makes one batch.
-
-        Args:
-            pairs: `RaggedPairs` of the shard.
-            members: int64 [rows], the rows of the stream that the batch consists of.
+        """Makes one batch of the rows `members` of the stream, int64 [rows].
 
         Returns:
             `(inputs, labels, weights)`, each `[batch, row_length]`; the last batch of a shard is
@@ -305,8 +232,4 @@ class TextStream(Batcher):
         labels = tf.ensure_shape(labels, shape)
         old = tf.where(starts > 0, tf.constant(self.row_length - self.stride, tf.int64), 0)
         is_new = tf.range(self.row_length, dtype=tf.int64) >= old
-        return inputs, labels, _weights(labels) * tf.cast(is_new, tf.float32)
-
-
-def _weights(labels):
-    return tf.cast(labels != PAD_ID, tf.float32)
+        return inputs, labels, tf.cast((labels != PAD_ID) & is_new, tf.float32)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_keras.data.files import split_lines
+from t2t_keras.data.files import quoted, split_lines
 from t2t_keras.errors import InputError
 
 _STRINGS = "a list of strings"
@@ -29,20 +29,14 @@ def encode_utf8(text: str) -> bytes:
 
 
 def text_bytes(text: Any, place: str) -> bytes:
-    """Returns the UTF-8 of a str, of bytes or of a string tensor [] outside of graphs.
-
-    Raises:
-        InputError: for any other type; `place` names it.
-    """
+    """Returns the UTF-8 of a str, bytes or string tensor []; else raises InputError."""
     if isinstance(text, str):
         return encode_utf8(text)
     found = text
     if tf.is_tensor(text):
         found = text.numpy()
     elif hasattr(text, "as_py"):  # of pyarrow
-        found = text.as_py()
-        if isinstance(found, str):
-            return encode_utf8(found)
+        return text_bytes(text.as_py(), place)
     if not isinstance(found, bytes):
         raise InputError(f"{place} is {shown(text)}, of type {type(text).__name__}: give a string.")
     return found
@@ -61,8 +55,7 @@ def elements(values: Any, name: str, what: str = _STRINGS, sets: bool = False) -
         values: an iterable: list, tuple, generator, NumPy array or tensor of one dimension or more,
             pandas column, finite `tf.data.Dataset`, or open file, which gives its lines without
             their ends.
-        name: the argument's name in error messages.
-        what: what to give, for the messages.
+        name, what: the argument's name and what to give, for the messages.
         sets: whether a set is allowed, where the order does not matter.
 
     Raises:
@@ -84,7 +77,7 @@ def elements(values: Any, name: str, what: str = _STRINGS, sets: bool = False) -
         raise InputError(f"{name} is the string {shown(values)}: give {what}.")
     columns = None if isinstance(values, Mapping) else _column_names(values)
     if columns is not None:
-        kind = f"a {type(values).__name__} with the columns {_names(columns)}"
+        kind = f"a {type(values).__name__} with the columns {quoted(columns)}"
         raise InputError(f"{name} is {kind}: give {what}, such as one of its columns.")
     is_set = isinstance(values, set | frozenset)
     ordered = hasattr(values, "__iter__") and not isinstance(values, Mapping | type)
@@ -94,11 +87,9 @@ def elements(values: Any, name: str, what: str = _STRINGS, sets: bool = False) -
 
 
 def as_list(texts: Any, name: str = "texts", sets: bool = False) -> list[bytes]:
-    """Returns texts as a list of bytes, UTF-8; lone surrogates in a str become U+FFFD.
+    """Returns `elements` that are texts as a list of bytes, UTF-8; a dataset may have batches.
 
-    Args:
-        texts: `elements` that are str or bytes; a dataset may also give batches of strings.
-        name, sets: as for `elements`.
+    Lone surrogates in a str become U+FFFD.
 
     Raises:
         InputError: as `elements`, or if an element is not a string.
@@ -133,14 +124,7 @@ def as_strings(texts: Any, name: str = "texts", sets: bool = False) -> list[str]
 
 
 def as_batch(texts: Any, name: str = "texts") -> tf.Tensor:
-    """Returns texts as a string tensor [batch], in a graph as well.
-
-    Args:
-        texts: string tensor [batch], also of a graph; or as for `as_list`.
-
-    Raises:
-        InputError: if a tensor has another type or rank, or as `as_list`.
-    """
+    """Returns texts, or a tensor, also of a graph, as string [batch]; errors as of `as_list`."""
     if not tf.is_tensor(texts):
         return tf.constant(as_list(texts, name), tf.string)
     if texts.dtype != tf.string or texts.shape.rank not in (1, None):
@@ -200,13 +184,12 @@ def as_pairs(
     source: str | int | None = None,
     target: str | int | None = None,
 ) -> tuple[list[bytes], list[bytes]]:
-    """Returns the sources and the targets of pairs of texts, two lists of bytes.
+    """Returns the sources and the targets of pairs of texts.
 
     Args:
         pairs: `elements` that are two texts each. With names: rows that are dicts, as of Hugging
-            Face's `datasets`, a nested {"translation": {…}} included, and of
-            TFDS; or a table, such as one of pandas or a dict of columns.
-        name: the argument's name in error messages.
+            Face's `datasets`, a nested {"translation": {…}} included, and of TFDS; or a table, such
+            as one of pandas or a dict of columns.
         source, target: the names of two columns; None: rows are pairs, or dicts with the keys
             "source" and "target". Places such as 0 and 2 choose columns of rows without names.
 
@@ -291,19 +274,19 @@ def _require_names(columns, place, names):
     if not names:
         two = found[:2] if len(found) > 1 else ["en", "de"]
         raise InputError(
-            f"{place} has the columns {_names(found)}: name the two to read, such as "
+            f"{place} has the columns {quoted(found)}: name the two to read, such as "
             f"source={two[0]!r}, target={two[1]!r}."
         )
     if missing := [key for key in names if key not in found]:
-        raise InputError(f"{place} has no column {missing[0]!r}; it has {_names(found)}.")
+        raise InputError(f"{place} has no column {missing[0]!r}; it has {quoted(found)}.")
     return names
 
 
 def _column_names(values):
     """Returns the names of a table's columns, a list; None if it is not a table.
 
-    A dict of columns, a structured array, and the tables of pandas, polars, pyarrow and Hugging
-    Face are tables.
+    Tables are dicts of columns, structured arrays, and those of pandas, polars, pyarrow and
+    Hugging Face.
     """
     if isinstance(values, Mapping):
         return list(values)
@@ -314,10 +297,6 @@ def _column_names(values):
     )
     found = [names for names in kinds if isinstance(names, Iterable) and not callable(names)]
     return list(found[0]) if found else None
-
-
-def _names(names):
-    return ", ".join(map(repr, names)) or "nothing"
 
 
 def _lines(file, name):

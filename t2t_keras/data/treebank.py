@@ -1,16 +1,11 @@
 """Treebanks for constituency parsing: trees, corpora of them, and augmentation of small ones.
 
 `read_treebank` reads a file of bracketed trees. Its "standard preparation" is the usual one for
-scoring parsers of the Penn Treebank since Collins 1997: outer brackets (`OUTER_LABELS`), empty
-elements and function tags are removed, unary chains stay, words are the tokens. `linearize` writes
-a tree as a sequence of tokens (Vinyals et al. 2015).
-
-`TreebankCorpus` returns a folder's trees as pairs of text; `TrainingTrees` augments its training
-split with `TreeAugmentation`.
+scoring parsers of the Penn Treebank since Collins 1997 (`normalize_tree`); words are the tokens.
+`linearize` writes a tree as a sequence of tokens (Vinyals et al. 2015).
 """
 
 import collections
-import os
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.data.corpora import stream_pairs
-from t2t_keras.data.files import local_path, nfc, nfc_names, read_text
+from t2t_keras.data.files import existing_folder, nfc, nfc_names, read_text, split_file
 from t2t_keras.data.texts import as_strings, elements, iterate, shown, text_bytes
 from t2t_keras.errors import InputError
 from t2t_keras.types import StrPath
@@ -43,14 +38,13 @@ _FEATURES = re.compile(  # of NP##case=nom##, as in the treebanks of SPMRL, and 
     r"(?<=[^#])##.*?(##|$)|(?<=.)\[[^\[\]]*=[^\[\]]*\]|(?<=.)\{[^{}]*=[^{}]*\}"
 )
 _NUMBERED = re.compile(r"(\d+)=.+", re.DOTALL)
-_FILE = re.compile(r"([^.]+)\.(.*\.)?mrg(\.gz)?")
 
 
 class Tree(NamedTuple):
     """A constituent, or a word under its part-of-speech tag."""
 
     label: str  # a constituent's label or a word's tag
-    children: tuple  # tuple of `Tree`, or of one str, the word
+    children: tuple  # of `Tree`, or of one str, the word
 
     @property
     def is_word(self) -> bool:
@@ -71,29 +65,21 @@ class Tree(NamedTuple):
                     agenda.extend((child, OPEN) for child in reversed(tree.children))
 
     def leaves(self) -> "list[Tree]":
-        """Returns the words under their tags, a list of `Tree`, from left to right."""
+        """Returns the words under their tags, from left to right."""
         return [tree for event, tree in self.walk() if event == WORD]
 
     def words(self) -> list[str]:
-        """Returns the words, a list of str."""
+        """Returns the words."""
         return [leaf.children[0] for leaf in self.leaves()]
 
     def __str__(self):
         """Returns the tree on one line, `(S (NP (PRP It)) (VP (VBZ works)))`."""
-        formats = {
-            OPEN: lambda tree: f" ({tree.label}",
-            CLOSE: lambda _: ")",
-            WORD: lambda tree: f" ({tree.label} {tree.children[0]})",
-        }
-        return "".join(formats[event](tree) for event, tree in self.walk())[1:]
+        forms = {OPEN: " ({0.label}", CLOSE: ")", WORD: " ({0.label} {0.children[0]})"}
+        return "".join(forms[event].format(tree) for event, tree in self.walk())[1:]
 
 
 def as_trees(trees: Any, name: str = "trees") -> list:
-    """Returns a list of `Tree`.
-
-    Raises:
-        InputError: if trees is one tree, a str, a dict, …, or an element is not a `Tree`.
-    """
+    """Returns a list of `Tree`; raises InputError for one tree, a str, a dict, …"""
     if isinstance(trees, Tree):
         raise InputError(f"{name} is the tree {shown(str(trees))}: give a list of trees.")
     return [
@@ -113,12 +99,7 @@ def as_tree(tree: Any, name: str = "tree") -> Tree:
 
 
 def parse_trees(lines: Any, name: str = "the text", first_line: int = 1) -> Iterator[Tree]:
-    """Reads bracketed trees, each on one line or several.
-
-    Args:
-        lines: iterable of str or bytes; `parse_tree` reads a single str.
-        name: name of the text in error messages.
-        first_line: number of the first line in error messages.
+    """Reads bracketed trees, each on one line or several; `name` and `first_line` are for errors.
 
     Yields:
         `Tree` with labels in NFC and unchanged words; the label of a bracket without one is "".
@@ -162,11 +143,7 @@ def parse_trees(lines: Any, name: str = "the text", first_line: int = 1) -> Iter
 
 
 def parse_tree(text: str) -> Tree | None:
-    """Returns the `Tree` in a str; None if there is none.
-
-    Raises:
-        InputError: if there are several, or as `parse_trees`.
-    """
+    """Returns the tree in a str, None if there is none; raises InputError for several."""
     trees = list(parse_trees(text_bytes(text, "the text").split(b"\n")))
     if len(trees) > 1:
         raise InputError(f"there are {len(trees)} trees in {text!r}: `parse_trees` reads several.")
@@ -189,7 +166,7 @@ def _has_label(parts):
 
 
 def _make_tree(parts, inside, place):
-    """Makes a tree from the parts of one bracket, label first; inside: within a labeled bracket."""
+    """Makes a tree from the parts of a bracket, which may be inside a labeled one."""
     label = _FEATURES.sub("", nfc(parts[0])) if _has_label(parts) else ""
     children = tuple(parts[1:] if label else parts)
     if (label and not children) or (inside and not label):
@@ -206,16 +183,10 @@ def _make_tree(parts, inside, place):
 
 
 def read_treebank(path: StrPath, tags: str = "kept", keep_empty: bool = False) -> list[Tree]:
-    """Reads the trees of a file and normalizes them.
+    """Reads the trees of a file, plain or .gz, and normalizes them by `normalize_tree`.
 
-    Args:
-        path: a file of bracketed trees, plain or .gz.
-        tags: "kept" or "normalized"; see `normalize_tree`.
-        keep_empty: whether a tree without a word is kept, as a `Tree` without children, so that the
-            list is aligned with the file; False: it is left out.
-
-    Returns:
-        List of `Tree`.
+    With `keep_empty` a tree without a word is a `Tree` without children, so that the list is
+    aligned with the file; else it is left out.
 
     Raises:
         InputError: if the file cannot be read, its brackets don't match, or it holds no tree.
@@ -229,15 +200,10 @@ def read_treebank(path: StrPath, tags: str = "kept", keep_empty: bool = False) -
 def normalize_tree(tree: Tree, tags: str = "kept") -> Tree | None:
     """Converts a tree of a treebank to the form that parsers learn and are scored on.
 
-    Args:
-        tree: `Tree` as read.
-        tags: "kept", or "normalized" to replace the tag of every word by XX, as Vinyals et al.
-            2015 do: parsing is not scored on tags.
-
-    Returns:
-        `Tree` without outer brackets of `OUTER_LABELS`, empty elements, function tags and
-        constituents without a word; None if no word is left. Unary chains stay. An outer bracket
-        with several children stays, as TOP.
+    It has no outer brackets of `OUTER_LABELS`, empty elements, function tags and constituents
+    without a word; it is None if no word is left. Unary chains stay. An outer bracket with several
+    children stays, as TOP. With `tags` "normalized", XX replaces the tag of every word, as in
+    Vinyals et al. 2015: parsing is not scored on tags; "kept" keeps them.
 
     Raises:
         InputError: for another value of tags.
@@ -264,18 +230,9 @@ def normalize_tree(tree: Tree, tags: str = "kept") -> Tree | None:
 
 
 def linearize(tree: Tree) -> list[str]:
-    """Writes a tree as a sequence (Vinyals et al. 2015, section 2.2).
+    """Writes a normalized tree as a sequence (Vinyals et al. 2015, section 2.2).
 
-    Args:
-        tree: `Tree`, normalized.
-
-    Returns:
-        List of str: "(NP" opens a constituent, ")NP" closes it, and each word is replaced by its
-        tag.
-
-    Example:
-        >>> linearize(Tree("S", (Tree("NP", (Tree("XX", ("It",)),)), …)))
-        ['(S', '(NP', 'XX', ')NP', '(VP', 'XX', ')VP', ')S']
+    "(NP" opens a constituent, ")NP" closes it, and each word is replaced by its tag.
     """
     marks = {OPEN: "(", CLOSE: ")", WORD: ""}
     return [marks[event] + node.label for event, node in as_tree(tree).walk()]
@@ -284,12 +241,9 @@ def linearize(tree: Tree) -> list[str]:
 def tree_to_texts(
     tree: Tree, words: Sequence[str] | None = None, copy_words: bool = False
 ) -> tuple[str, str]:
-    """Returns the source and target text of a tree.
+    """Returns the source and target text of a tree, of its own words if others are not given.
 
-    Args:
-        tree: `Tree`.
-        words: list of str that replace its own words; None: its own.
-        copy_words: whether every word follows its tag in the target.
+    With `copy_words` every word follows its tag in the target.
     """
     words, tokens = tree.words() if words is None else as_strings(words, "words"), linearize(tree)
     if copy_words:
@@ -301,48 +255,24 @@ def tree_to_texts(
 class TreebankCorpus:
     """A folder of treebank files, plain or gzipped, as pairs of a sentence and a linearized tree.
 
-    The file of split `train` is named `train.mrg`, `train.mrg.gz` or `train.….mrg`.
-
-    Args:
-        folder: the folder.
-        tags: "kept" or "normalized", the tags of the linearized trees; see `normalize_tree`.
-        copy_words: whether every word follows its tag in the linearized trees, see `TreeTokenizer`.
+    The file of split `train` is named `train.mrg`, `train.mrg.gz` or `train.….mrg`. For `tags` see
+    `normalize_tree`, for `copy_words` `TreeTokenizer`.
 
     Raises:
         InputError: if there is no such folder.
     """
 
     def __init__(self, folder: StrPath, tags: str = "kept", copy_words: bool = False):
-        folder = local_path(folder)
-        if not os.path.isdir(folder):
-            raise InputError(f"there is no folder {folder!r}; give one that holds .mrg files")
-        self.folder, self.tags, self.copy_words = folder, tags, copy_words
+        self.folder = existing_folder(folder, ".mrg files")
+        self.tags, self.copy_words = tags, copy_words
 
     def trees(self, split: str, keep_empty: bool = False) -> list[Tree]:
-        """Returns the trees of a split with their own tags, as `read_treebank` does.
-
-        Raises:
-            InputError: if there is not exactly one file, or it is broken.
-        """
+        """Returns the trees of a split with their own tags, as `read_treebank` does."""
         return read_treebank(self.files(split)["target"], keep_empty=keep_empty)
 
     def files(self, split: str) -> dict[str, str]:
-        """Returns the file of a split, twice: {"source": path, "target": path}.
-
-        Raises:
-            InputError: if there is not exactly one file.
-        """
-        stored, split = nfc_names(self.folder), nfc(split)
-        files = [m for m in map(_FILE.fullmatch, stored) if m]
-        names = [file[0] for file in files if file[1] == split]
-        if len(names) != 1:
-            found = ", ".join(map(repr, names)) or "none"
-            raise InputError(
-                f"split {split!r} needs one file named {split}.mrg or {split}.mrg.gz in "
-                f"{self.folder}; found: {found}. Its splits: "
-                f"{', '.join(sorted({file[1] for file in files})) or 'none'}"
-            )
-        return dict.fromkeys(("source", "target"), os.path.join(self.folder, stored[names[0]]))
+        """Returns the file of a split, twice; errors as of `split_file`."""
+        return dict.fromkeys(("source", "target"), split_file(self.folder, split, "mrg"))
 
     def has_text(self, split: str) -> bool:
         """Returns whether there is a file of a split, even one like `x.mrg.bz2`."""
@@ -350,11 +280,7 @@ class TreebankCorpus:
         return any(name.startswith(f"{nfc(split)}.") and ".mrg" in name for name in names)
 
     def examples(self, split: str) -> tf.data.Dataset:
-        """Returns the sentences and linearized trees of a split, in the order of the file.
-
-        Returns:
-            A dataset of `{"source", "target"}` string scalars, as from all corpora.
-        """
+        """Returns the sentences and linearized trees of a split, in the order of the file."""
         trees = [normalize_tree(tree, self.tags) for tree in self.trees(split)]
         return stream_pairs(
             lambda: (tree_to_texts(tree, copy_words=self.copy_words) for tree in trees), len(trees)
@@ -370,8 +296,6 @@ class TreeAugmentation:
     are learned wherever an unknown word may occur.
 
     Args:
-        trees: list of `Tree` to copy.
-        tokenizer: `TreeTokenizer`.
         exchange: fraction of constituents that are exchanged in a copy.
         word_dropout_alpha: α; a word with n occurrences is replaced by its class with probability
             α / (α + n) (Kiperwasser and Goldberg 2016).
@@ -388,8 +312,10 @@ class TreeAugmentation:
         self.trees, self._exchange = as_trees(trees), exchange
         self._pools = collections.defaultdict(list)
         for tree in self.trees:
-            for parent, child in _nested_constituents(tree):
-                self._pools[parent.label, child.label].append(child)
+            for event, parent in tree.walk():
+                for child in parent.children if event == OPEN else ():
+                    if not child.is_word:
+                        self._pools[parent.label, child.label].append(child)
         counts = collections.Counter(word for tree in self.trees for word in tree.words())
         classes = tokenizer.classes_of(tf.constant(list(counts), tf.string)).numpy()
         self._classes = {
@@ -398,13 +324,9 @@ class TreeAugmentation:
         }
 
     def copies(self, seed):
-        """Yields an augmented copy of each tree; the same seed gives the same copies.
+        """Yields a copy of each tree, and its words, some of them replaced by their class.
 
-        Args:
-            seed: int.
-
-        Yields:
-            `Tree`, and the list of its words, some of them replaced by classes of unknown words.
+        The same seed gives the same copies.
         """
         rng = random.Random(seed)
         for original in self.trees:
@@ -428,15 +350,13 @@ class TreeAugmentation:
 
 
 class TrainingTrees:
-    """A corpus whose training split is augmented trees and trees of other text.
+    """A corpus whose training split is `copies` augmented copies of trees, and trees of other text.
 
     Args:
         corpus: `TreebankCorpus`; its other splits are unchanged.
-        split: the training split's name.
         augmentation: `TreeAugmentation` of the training trees.
-        copies: int, copies of each tree.
-        seed: int; the same seed gives the same copies.
-        parsed_trees: list of `Tree` that are added unchanged, such as the output of a parser.
+        seed: the same seed gives the same copies.
+        parsed_trees: trees that are added unchanged, such as the output of a parser.
 
     Raises:
         InputError: if copies is below 1.
@@ -462,11 +382,3 @@ class TrainingTrees:
         for copy in range(self._copies):
             for tree, words in self._augmentation.copies(f"{self._seed} {copy}"):
                 yield tree_to_texts(tree, words, self._corpus.copy_words)
-
-
-def _nested_constituents(tree):
-    """Yields (parent, constituent) of all constituents except the outermost."""
-    for _, node in tree.walk():
-        for child in () if node.is_word else node.children:
-            if not child.is_word:
-                yield node, child
