@@ -40,23 +40,12 @@ def pipeline_options(options=()):
 
 
 def write_shards_with_beam(make_examples, make_encoder, directory, split, shards=None, options=()):
-    """Tokenizes a split of a corpus on the workers of a Beam runner.
+    """Tokenizes a split of a corpus on the workers of a Beam runner, as `write_shards` does.
 
-    Args:
-        make_examples: picklable function without arguments that returns the split's dataset, as
-            `examples(split)` of a corpus does. It is called here and on one worker.
-        make_encoder: picklable function without arguments that returns a `BlockEncoder`; it is
-            called on every worker.
-        directory, split, shards: as `write_shards` takes them; all workers must share the file
-            system of the directory.
-        options: list of flags for Beam, such as `["--runner=FlinkRunner"]`; by default the
-            pipeline runs in this process.
-
-    Returns:
-        A `FilterReport`.
-
-    Raises:
-        InputError: if no pair is left.
+    Both functions are picklable. `make_examples` returns the split's dataset, as `examples(split)`
+    of a corpus does, here and on one worker, `make_encoder` a `BlockEncoder` on every worker. All
+    share the file system of the directory. Options are flags for Beam, such as
+    `["--runner=FlinkRunner"]`; by default the pipeline runs in this process.
     """
     names = shard_names(make_examples(), shards)
     path = os.path.realpath(os.path.join(directory, split))

@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -66,11 +66,10 @@ def write_shards(
     next to it, from which the same call resumes after a kill.
 
     Args:
-        corpus: an object with `examples(split)`; see `corpora.py`.
-        split: name of the split.
-        tokenizer: a `Tokenizer`; every source and target gets its end-of-sequence id.
+        corpus: see `corpora.py`.
+        tokenizer: every source and target gets its end-of-sequence id.
         directory: folder in which the split's folder is made; an older one is replaced.
-        filters: `Filters`; by default without limits.
+        filters: by default without limits.
         shards: number of shards; by default as many as hold about `PAIRS_PER_SHARD` pairs each.
         progress: function that is called with the number of pairs read so far.
         target_tokenizer: tokenizer of the targets if their vocabulary differs, such as
@@ -84,16 +83,7 @@ def write_shards(
 
 
 def write_examples(examples, encoder, directory, split, shards=None, progress=None):
-    """Does the work of `write_shards`.
-
-    Args:
-        examples: dataset of `{"source", "target"}` string scalars of known cardinality.
-        encoder: `BlockEncoder`.
-        directory, split, shards, progress: as `write_shards` takes them.
-
-    Returns, Raises:
-        The same as `write_shards`.
-    """
+    """Does the work of `write_shards`, with a `BlockEncoder` and a dataset of known cardinality."""
     path = os.path.realpath(os.path.join(local_path(directory), split))
     names = shard_names(examples, shards)
     settings = repr((len(names), int(examples.cardinality()), encoder.fingerprint()))
@@ -112,15 +102,10 @@ class Filters:
     """Limits of the sentence pairs that are kept.
 
     Pairs that are not valid UTF-8 or have a blank side, see `is_blank`, are always dropped.
-
-    Args:
-        max_length: maximum tokens of a side, end of sequence included; None for no limit.
-        max_ratio: maximum ratio of the two sides' lengths, in tokens without end of sequence; None
-            for no limit.
     """
 
-    max_length: int | None = None
-    max_ratio: float | None = None
+    max_length: int | None = None  # tokens of a side, end of sequence included; None: no limit
+    max_ratio: float | None = None  # of the two sides' tokens without end of sequence
 
     def reject_reasons(
         self,
@@ -133,7 +118,7 @@ class Filters:
 
         Args:
             source_texts, target_texts: string `[batch]`.
-            source_ids, target_ids: RaggedTensor int32 `[batch, (length)]`, with end of sequence.
+            source_ids, target_ids: int32 `[batch, (length)]`, with end of sequence.
 
         Returns:
             int32 `[batch]`: 0 for a pair that is kept, else 1 + the index in `REASONS`.
@@ -160,12 +145,10 @@ def _is_bad(texts):
 class FilterReport:
     """Counts of a split or of a part of it; `+` adds the counts of two parts."""
 
-    # list of int, pairs kept, and dropped for each of `REASONS`
-    counts: list = dataclasses.field(default_factory=lambda: [0] * (1 + len(REASONS)))
-    # list of int, tokens of all sources and of all targets that are kept
-    tokens: list = dataclasses.field(default_factory=lambda: [0, 0])
-    # list of int, tokens of the longest source and of the longest target
-    longest: list = dataclasses.field(default_factory=lambda: [0, 0])
+    # pairs kept, and dropped for each of `REASONS`
+    counts: Sequence[int] = (0,) * (1 + len(REASONS))
+    tokens: Sequence[int] = (0, 0)  # of all sources and of all targets that are kept
+    longest: Sequence[int] = (0, 0)  # tokens of the longest source and of the longest target
 
     @classmethod
     def of_block(cls, counts: np.ndarray, pairs: RaggedPairs) -> FilterReport:
@@ -177,12 +160,12 @@ class FilterReport:
 
     @property
     def kept(self) -> int:
-        """int, number of pairs that are kept."""
+        """The number of pairs that are kept."""
         return self.counts[0]
 
     @property
     def dropped(self) -> dict[str, int]:
-        """dict, number of pairs that are dropped for each of `REASONS`."""
+        """The number of pairs that are dropped for each of `REASONS`."""
         return dict(zip(REASONS, self.counts[1:], strict=True))
 
     def __add__(self, other):
@@ -198,11 +181,7 @@ class FilterReport:
 
 
 class BlockEncoder:
-    """Encodes pairs of text in a graph, and drops those that the filters reject.
-
-    Args:
-        tokenizer, filters, target_tokenizer: as `write_shards` takes them.
-    """
+    """Encodes pairs of text in a graph, and drops those that the filters reject."""
 
     def __init__(self, tokenizer, filters=None, target_tokenizer=None):
         self._filters = filters or Filters()
@@ -228,15 +207,7 @@ class BlockEncoder:
 
 
 def text_blocks(examples, first=0):
-    """Returns the blocks of a split, beginning with number `first`.
-
-    Args:
-        examples: dataset of `{"source", "target"}` string scalars.
-        first: int.
-
-    Returns:
-        A dataset of `{"source", "target"}`, string `[pairs]` each.
-    """
+    """Returns the blocks of a split from a number on, `{"source", "target"}` string `[pairs]`."""
     return deterministic(examples.skip(first * PAIRS_PER_BLOCK).batch(PAIRS_PER_BLOCK))
 
 
@@ -266,12 +237,9 @@ def _serialize(texts):
 
 
 def split_by_shard(pairs, block, shards):
-    """Distributes the pairs of a block evenly over all shards.
+    """Distributes the pairs of a block, `RaggedPairs` of NumPy arrays, evenly over all shards.
 
-    Args:
-        pairs: `RaggedPairs` of NumPy arrays.
-        block: int, the block's number; it decides which shards get one pair more.
-        shards: int, number of shards.
+    The block's number decides which shards get one pair more.
 
     Yields:
         (shard, list of the bytes that are appended to each of its `FILE_ENDINGS`).
@@ -297,11 +265,7 @@ def shard_names(examples, shards=None):
 
 
 def staging_dir(path):
-    """Returns the hidden folder in which a split is written until it is complete.
-
-    Raises:
-        InputError: if the split's folder contains other files, which would be replaced.
-    """
+    """Returns the hidden folder of an unfinished split; raises InputError for a user's files."""
     if os.path.exists(path) and not os.path.isdir(path):
         raise InputError(f"{path} is a file: give a folder for token shards.")
     names = os.listdir(path) if os.path.isdir(path) else []
@@ -317,11 +281,8 @@ def publish_split(path, names, report, checksums):
     Args:
         path: the split's folder; an older one is replaced.
         names: names of its shards, whose files are synced to the disk.
-        report: `FilterReport` of all blocks.
+        report: `FilterReport` of all blocks, which is returned.
         checksums: {name of file: CRC-32}.
-
-    Returns:
-        The report.
 
     Raises:
         InputError: if no pair is left.
@@ -354,13 +315,10 @@ class _ResumableWriter:
     """Appends blocks to the shards of a split in its staging folder, and keeps a journal of them.
 
     Args:
-        path: the split's folder.
-        names: names of its shards.
-        settings: str, fingerprint of everything that determines the files, except the texts.
+        settings: fingerprint of everything that determines the files, except the texts.
 
     Attributes:
-        blocks: int, number of blocks that are written.
-        report: `FilterReport` of these blocks.
+        blocks, report: the number of blocks that are written, and their `FilterReport`.
         checksums: {name of file: CRC-32 of what was written to it}.
     """
 
@@ -426,30 +384,24 @@ class _ResumableWriter:
 
     def _usable_journal(self, examples):
         """Returns the journal of an earlier call; None if there is none, or it does not fit."""
-        journal, exists = self._read_journal(), os.path.exists(self._journal)
-        if journal:
-            texts = functools.reduce(_chain, _digests(examples, journal["blocks"]), "")
-            if texts == journal["texts"]:
-                return journal
-        if exists:
-            logging.warning(
-                "%s: texts, settings or files have changed since, or are damaged: starting over",
-                self._folder,
-            )
-        return None
-
-    def _read_journal(self):
+        if not os.path.exists(self._journal):
+            return None
         try:
             journal = read_json(self._journal)
-            if journal["settings"] != self._settings:
-                return None
-            for name in self._files:
-                path, size = os.path.join(self._folder, name), journal["sizes"][name]
-                if os.path.getsize(path) < size or crc32_of(path, size) != journal["crc32"][name]:
-                    return None
+            if journal["settings"] == self._settings and all(
+                crc32_of(os.path.join(self._folder, name), size) == journal["crc32"][name]
+                for name, size in journal["sizes"].items()
+            ):
+                texts = functools.reduce(_chain, _digests(examples, journal["blocks"]), "")
+                if texts == journal["texts"]:
+                    return journal
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return None  # none, or damaged, or of another version
-        return journal
+            pass  # damaged, or of another version
+        logging.warning(
+            "%s: texts, settings or files have changed since, or are damaged: starting over",
+            self._folder,
+        )
+        return None
 
 
 def _chain(texts, digest):

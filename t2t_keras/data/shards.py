@@ -59,8 +59,8 @@ class RaggedPairs(NamedTuple):
 class Shards:
     """A tokenized split on disk, opened by `open_shards`."""
 
-    paths: tuple  # tuple of str, each shard's path without its ending
-    report: dict  # dict, the content of `report.json`
+    paths: tuple[str, ...]  # without their endings
+    report: dict  # the content of `report.json`
 
     def read(self, index):
         """Reads a shard: index int64 scalar → `RaggedPairs`."""
@@ -86,13 +86,7 @@ class Shards:
 
 
 def open_shards(directory, split):
-    """Finds the shards that `write_shards` wrote, and checks that they are complete.
-
-    Args:
-        directory, split: as given to `write_shards`.
-
-    Returns:
-        `Shards`.
+    """Finds the `Shards` that `write_shards` wrote, and checks that they are complete.
 
     Raises:
         InputError: if there are none, or if a file is missing, truncated or damaged, or does not
@@ -122,11 +116,7 @@ def open_shards(directory, split):
 
 
 def _check_shard(path):
-    """Returns a shard's number of pairs, source tokens and target tokens.
-
-    Raises:
-        InputError: if one of its files is missing or does not fit its lengths.
-    """
+    """Returns a shard's number of pairs, source tokens and target tokens; raises InputError."""
     for ending in FILE_ENDINGS:
         if not os.path.exists(path + ending):
             raise InputError(f"{path}{ending} is missing: {_FIX}")

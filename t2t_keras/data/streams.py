@@ -30,14 +30,11 @@ class DataService(NamedTuple):
 
     Its workers distribute the shards of each epoch among themselves: every pair appears once in an
     epoch, but the order of batches depends on the workers' speed, and differs between runs.
-
-    Args:
-        address: address of the dispatcher, "grpc://host:port".
-        job: name of a stream that several training processes share; each batch goes to one of
-            them. None: only this process reads the stream.
     """
 
-    address: str
+    address: str  # of the dispatcher, "grpc://host:port"
+    # name of a stream that several training processes share; each batch goes to one of them. None:
+    # only this process reads the stream
     job: str | None = None
 
     def check(self) -> None:
@@ -60,9 +57,8 @@ class DataService(NamedTuple):
     def distribute(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Returns a dataset whose elements the service's workers make.
 
-        Args:
-            dataset: dataset whose source can be split, such as `tf.data.Dataset.range`. All workers
-                must be able to read the files that it names.
+        Its source can be split, as `tf.data.Dataset.range`. All workers must be able to read the
+        files that it names.
         """
         service = tf.data.experimental.service
         return dataset.apply(
@@ -85,20 +81,16 @@ def training_batches(
     on the batch at which the stream begins. A service does not guarantee this.
 
     Args:
-        directory: the directory that `write_shards` wrote to.
-        split: name of the split.
-        batcher: a `Batcher`.
-        seed: int.
+        directory, split: as given to `write_shards`.
         skip: number of batches that an earlier run has used. The stream begins with the next one,
             or with a service at the beginning of that batch's epoch.
-        service: `DataService` that makes the batches; None: this process does.
+        service: what makes the batches; None: this process does.
 
     Returns:
-        An infinite dataset of `(inputs, labels, weights)`; see `Batcher.make_batch`.
+        `(inputs, labels, weights)`; see `Batcher.make_batch`.
 
     Raises:
-        InputError: if the split is missing or damaged, or contains a pair that is too long for the
-            batcher.
+        InputError: if the split is missing or damaged, or has a pair too long for the batcher.
     """
     return _stream(_open(directory, split, batcher), batcher, seed, skip, service)
 
@@ -119,10 +111,7 @@ def _stream(shards, batcher, seed, skip, service):
     batches = batcher.batches(pairs, shuffle=True, skip=0 if service else rest)
     if service:
         batches = service.distribute(deterministic(batches))
-    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-    # Of a stream that processes share, each batch goes to one of them; otherwise to all.
-    policy = _AutoShard.OFF if service and service.job else _AutoShard.DATA
-    return _finish(batches.apply(endless), policy)
+    return _finish(batches, tf.data.INFINITE_CARDINALITY, service)
 
 
 _CHOICES = 1024
@@ -138,10 +127,8 @@ class Mixture:
     the shards, the batcher, the seed, the temperature and n.
 
     Args:
-        directory: the directory that `write_shards` wrote to.
         parts: {name of a corpus: the split that holds it}.
-        batcher: a `Batcher`.
-        seed: int.
+        directory, batcher, seed: as for `training_batches`.
         temperature: T; 1 samples as if the corpora were joined, higher values favor small ones.
 
     Attributes:
@@ -172,23 +159,18 @@ class Mixture:
         self, skip: int = 0, service: DataService | None = None
     ) -> tf.data.Dataset:
         """Returns endless batches; arguments and result as for `training_batches`."""
-        streams = [
-            _stream(
-                shards, self._batcher, self._seed + (place << 32), used, _of_stream(service, place)
-            )
-            for place, (shards, used) in enumerate(
-                zip(self._shards, self._counts(0, skip), strict=True)
-            )
-        ]
+        streams = []
+        for place, used in enumerate(self._counts(0, skip)):
+            job = service and service.job and f"{service.job}, corpus {place}"
+            part, seed = service and service._replace(job=job), self._seed + (place << 32)
+            streams.append(_stream(self._shards[place], self._batcher, seed, used, part))
         first, rest = divmod(skip, _CHOICES)
         choices = tf.data.Dataset.range(first, np.iinfo(np.int64).max).map(self._draw)
         choices = choices.flat_map(tf.data.Dataset.from_tensor_slices).skip(rest)
         batches = tf.data.Dataset.choose_from_datasets(
             streams, choices, stop_on_empty_dataset=False
         )
-        endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-        policy = _AutoShard.OFF if service and service.job else _AutoShard.DATA
-        return _finish(batches.apply(endless), policy)
+        return _finish(batches, tf.data.INFINITE_CARDINALITY, service)
 
     def composition(self, first: int, last: int) -> dict[str, float]:
         """Returns each corpus's fraction of batches first, …, last - 1: {"batches_NAME": float}."""
@@ -215,11 +197,7 @@ class Mixture:
 
 
 def sampling_probabilities(sizes: Sequence[int], temperature: float) -> np.ndarray:
-    """Returns p ∝ size^(1/T) of each size, float64 [sizes].
-
-    Raises:
-        InputError: if the temperature is not above 0, or a size is 0.
-    """
+    """Returns p ∝ size^(1/T), float64 [sizes]; raises InputError unless sizes and T are above 0."""
     if not temperature > 0:
         raise InputError(f"the sampling temperature is {temperature}: give a number above 0.")
     if min(sizes) < 1:
@@ -229,31 +207,17 @@ def sampling_probabilities(sizes: Sequence[int], temperature: float) -> np.ndarr
     return weights / weights.sum()
 
 
-def _of_stream(service, place):
-    """Returns the `DataService` of one of several streams, with its own job name."""
-    return service and service._replace(job=service.job and f"{service.job}, corpus {place}")
-
-
 @no_autograph
 def evaluation_batches(directory: StrPath, split: str, batcher: Batcher) -> tf.data.Dataset:
-    """Returns batches that contain every pair once, always in the same order.
+    """Returns batches that contain every pair once, always in the same order, of known number.
 
-    Args:
-        directory, split, batcher: as for `training_batches`.
-
-    Returns:
-        A dataset of `(inputs, labels, weights)` whose cardinality is known.
-
-    Raises:
-        InputError: if `training_batches` raises it.
+    Arguments, result and errors are those of `training_batches`.
     """
     shards = _open(directory, split, batcher)
     pairs = tf.data.Dataset.range(len(shards.paths)).map(
         lambda shard: (shards.read(shard), tf.zeros([2], tf.int64))
     )
-    count = _batches_per_epoch(shards, batcher)
-    batches = batcher.batches(pairs, shuffle=False)
-    return _finish(batches.apply(tf.data.experimental.assert_cardinality(count)))
+    return _finish(batcher.batches(pairs, shuffle=False), _batches_per_epoch(shards, batcher))
 
 
 def batches_per_epoch(directory: StrPath, split: str, batcher: Batcher) -> int:
@@ -270,7 +234,7 @@ def _batches_per_epoch(shards, batcher):
 
 
 class PaddingFraction(NamedTuple):
-    """The fraction of positions that are padding, on each side; source is None without sources."""
+    """The fraction of positions that are padding, 0 to 1; source is None without sources."""
 
     source: float | None
     target: float
@@ -283,24 +247,15 @@ class PaddingFraction(NamedTuple):
 
 @no_autograph
 def padding_fraction(batches: tf.data.Dataset) -> PaddingFraction:
-    """Measures how much of the batches is padding.
-
-    Args:
-        batches: finite dataset of `(inputs, labels, weights)`.
-
-    Returns:
-        `PaddingFraction`, both 0 to 1.
-    """
+    """Measures how much of the batches, finite `(inputs, labels, weights)`, is padding."""
 
     def count(inputs, _, weights):
         source = inputs.get("source_ids", tf.zeros([0], tf.int32))
-        return [
-            tf.stack([tf.math.count_nonzero(padding), tf.size(padding, tf.int64)])
-            for padding in (source == PAD_ID, weights == 0)
-        ]
+        sides = source == PAD_ID, weights == 0
+        return tf.stack([[tf.math.count_nonzero(x), tf.size(x, tf.int64)] for x in sides])
 
-    counts = batches.map(lambda *batch: tf.stack(count(*batch)))  # [2 sides, 2]
-    total = deterministic(counts).reduce(tf.zeros([2, 2], tf.int64), tf.add).numpy()
+    counts = deterministic(batches.map(count))  # [2 sides, 2]
+    total = counts.reduce(tf.zeros([2, 2], tf.int64), tf.add).numpy()
     source, target = (total[:, 0] / np.maximum(total[:, 1], 1)).tolist()
     return PaddingFraction(source if total[0, 1] else None, target)
 
@@ -312,8 +267,11 @@ def _open(directory, split, batcher):
     return shards
 
 
-def _finish(batches, policy=_AutoShard.DATA):
+def _finish(batches, count, service=None):
     options = tf.data.Options()
-    # tf.data sees no input files that it could distribute over workers.
+    # tf.data sees no input files that it could distribute over workers. Of a stream that
+    # processes share, each batch goes to one of them; otherwise to all.
+    policy = _AutoShard.OFF if service and service.job else _AutoShard.DATA
     options.experimental_distribute.auto_shard_policy = policy
+    batches = batches.apply(tf.data.experimental.assert_cardinality(count))
     return deterministic(batches.prefetch(_PREFETCHED_BATCHES)).with_options(options)
