@@ -1,12 +1,10 @@
-"""Small corpora for the tests of this folder, and the real one where it lies."""
+"""Small corpora for the tests of this folder."""
 
-import os
-import pathlib
 import random
 
 import pytest
 
-from t2t_keras.data import FolderCorpus, MemoryCorpus, train_tokenizer
+from t2t_keras.data import MemoryCorpus, train_tokenizer
 
 _ENGLISH = "the a old green small man woman dog house street sees buys finds and or red"
 _GERMAN = "der ein alte grüne kleine Mann Frau Hund Haus Straße sieht kauft findet und süß"
@@ -35,12 +33,3 @@ def tokenizer(lines):
 @pytest.fixture(scope="session")
 def corpus(pairs):
     return MemoryCorpus({"train": pairs})
-
-
-@pytest.fixture(scope="session")
-def multi30k():
-    beside = pathlib.Path(__file__).parents[3] / "shared" / "data"
-    folder = pathlib.Path(os.environ.get("T2T_SHARED_DATA", beside)) / "multi30k" / "raw"
-    if not folder.is_dir():
-        pytest.skip(f"real text is missing: {folder}")
-    return FolderCorpus(str(folder), "en", "de")

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import debug_mode
 
 from t2t_keras.data import (
+    FolderCorpus,
     LabeledBuckets,
     LengthBuckets,
     Packing,
@@ -17,11 +18,11 @@ from t2t_keras.data import (
     training_batches,
     write_shards,
 )
-from t2t_keras.data.batching import shift_right
 from t2t_keras.data.bucket_shapes import bucket_lengths, bucket_shapes
 from t2t_keras.data.plain_text import TextBuckets, TextPacking, TextStream, encode_texts
 from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
+from tests.data.reading import examples_of, packed_sequences, shared_data
 from tests.tasks import tiny
 
 
@@ -31,13 +32,7 @@ def _examples(lengths):
     def sequence(number, length):
         return [*range(100 * number + 10, 100 * number + 9 + length), 1]
 
-    sources = tf.ragged.constant(
-        [sequence(n, s) for n, (s, _) in enumerate(lengths)], dtype=tf.int32
-    )
-    targets = tf.ragged.constant(
-        [sequence(n, t) for n, (_, t) in enumerate(lengths)], dtype=tf.int32
-    )
-    return tf.data.Dataset.from_tensor_slices({"source": sources, "target": targets})
+    return examples_of([(sequence(n, s), sequence(n, t)) for n, (s, t) in enumerate(lengths)])
 
 
 def _lengths(count=200):
@@ -181,6 +176,7 @@ SHAPES = bucket_shapes(_lengths(), 48, 6)
     LengthBuckets(256, 2, LENGTHS),
     LengthBuckets(256, 2, SHAPES),
     Packing(256, 64, 3),
+    TextStream(64, 32),
 ])  # fmt: skip
 def test_the_number_of_batches_does_not_depend_on_the_seed(batcher):
     lengths = tf.constant(_lengths(), tf.int32)
@@ -236,19 +232,19 @@ def test_the_shapes_of_buckets_are_the_best_of_all_chains(seed):
 
 
 @pytest.mark.slow
-def test_sixteen_shapes_pad_real_text_little(multi30k, tmp_path):
-    texts = multi30k.examples("train").as_numpy_iterator()
+def test_sixteen_shapes_pad_real_text_little(tmp_path):
+    corpus = FolderCorpus(shared_data("multi30k/raw"), "en", "de")
+    texts = corpus.examples("train").as_numpy_iterator()
     tokenizer = train_tokenizer("bpe", [text for pair in texts for text in pair.values()], 10_000)
-    write_shards(multi30k, "train", tokenizer, str(tmp_path))
+    write_shards(corpus, "train", tokenizer, str(tmp_path))
     shapes = bucket_shapes(open_shards(tmp_path, "train").read_lengths(0).numpy(), 256)
-    shares = []
+    fractions = []
     for chosen in (shapes, bucket_lengths(256), None):
         split = tmp_path, "train", LengthBuckets(4_096, bucket_lengths=chosen)
         batches = training_batches(*split, seed=1).take(batches_per_epoch(*split))
-        sides = [side for x, labels, _ in batches for side in (x["source_ids"], labels)]
-        real = sum(int(tf.math.count_nonzero(side)) for side in sides)
-        shares.append(1 - real / sum(int(tf.size(side)) for side in sides))
-    assert shares[0] < 0.11 and shares[1] > 0.15 and shares[2] < 0.05
+        padded = [side == 0 for x, labels, _ in batches for side in (x["source_ids"], labels)]
+        fractions.append(np.concatenate([side.numpy().ravel() for side in padded]).mean())
+    assert fractions[0] < 0.11 and fractions[1] > 0.15 and fractions[2] < 0.05
 
 
 @pytest.mark.parametrize("longest", [3, 40, 256, 1024])
@@ -278,57 +274,33 @@ def test_pairs_of_equal_lengths_change_company():
     assert not company[0] & company[1]
 
 
-def _random_examples(count=100):
+def _random_examples():
     rng = np.random.default_rng(0)
-    rows = [
-        [[*rng.integers(10, 99, rng.integers(0, 12)).tolist(), 1] for _ in range(count)]
-        for _ in range(2)
-    ]
-    sides = [tf.ragged.constant(side, dtype=tf.int32) for side in rows]
-    return tf.data.Dataset.from_tensor_slices(dict(zip(("source", "target"), sides, strict=True)))
+    sizes = rng.integers(0, 12, [100, 2])
+    return examples_of([[[*rng.integers(10, 99, n).tolist(), 1] for n in pair] for pair in sizes])
 
 
-def _unpacked(inputs, labels):
-    for row in range(labels.shape[0]):
-        source_segments, target_segments = inputs["source_segments"], inputs["target_segments"]
-        for segment in range(1, int(tf.reduce_max(source_segments[row])) + 1):
-            source = inputs["source_ids"][row][source_segments[row] == segment]
-            here = target_segments[row] == segment
-            target, given = labels[row][here], inputs["target_ids"][row][here]
-            yield tuple(source.numpy()), tuple(target.numpy()), tuple(given.numpy())
-
-
-def test_unpacking_gives_back_the_pairs_each_behind_a_start():
-    examples = _random_examples()
-    for batcher, seed in ((Packing(128, 32), 3), (Packing(256, 64, batch_multiple=3), None)):
-        seen = Counter()
-        for inputs, labels, _ in batcher(examples, seed=seed):
-            if batcher.batch_multiple > 1:  # all of one shape
-                assert {tuple(x.shape) for x in (*inputs.values(), labels)} == {(3, 64)}
-            for source, target, given in _unpacked(inputs, labels):
-                assert given == (3, *target[:-1])
-                seen[source, target] += 1
-        assert seen == pairs_of(examples)
-
-
-def test_positions_restart_in_every_pair_and_padding_is_nothing():
-    batches = list(Packing(128, 32)(_random_examples()))
-    for inputs, labels, weights in batches:
-        assert inputs["source_ids"].shape == labels.shape == (labels.shape[0], 32)
-        for side, ids in (("source", inputs["source_ids"]), ("target", labels)):
-            segments = inputs[f"{side}_segments"].numpy()
-            positions = inputs[f"{side}_positions"].numpy()
-            assert {segments.dtype, positions.dtype} == {np.dtype(np.int32)}
-            np.testing.assert_array_equal(segments == 0, ids.numpy() == 0)
-            for row, places in zip(segments, positions, strict=True):
-                filled = int((row > 0).sum())
-                begins = np.flatnonzero(np.diff(row[:filled], prepend=0))
-                np.testing.assert_array_equal(row[begins], np.arange(1, len(begins) + 1))
-                expected = np.arange(filled) - np.repeat(begins, np.diff([*begins, filled]))
-                np.testing.assert_array_equal(places[:filled], expected)
-                assert not places[filled:].any()
-        np.testing.assert_array_equal(weights, labels.numpy() != 0)
-    assert [labels.shape[0] for _, labels, _ in batches[:-1]] == [4] * (len(batches) - 1)
+@pytest.mark.parametrize(("batcher", "seed", "shape"), [
+    (Packing(128, 32), 3, (4, 32)),
+    (Packing(256, 64, batch_multiple=3), None, (3, 64)),
+])  # fmt: skip
+def test_packed_rows_give_back_the_pairs_each_behind_a_start(batcher, seed, shape):
+    examples, found = _random_examples(), Counter()
+    for inputs, labels, weights in batcher(examples, seed=seed):
+        tensors = [*inputs.values(), labels]
+        assert {(x.dtype, tuple(x.shape)) for x in tensors} == {(tf.int32, shape)}
+        np.testing.assert_array_equal(weights, labels != 0)
+        sources, targets, given = (
+            list(packed_sequences(ids, inputs[f"{side}_segments"], inputs[f"{side}_positions"]))
+            for ids, side in (
+                (inputs["source_ids"], "source"),
+                (labels, "target"),
+                (inputs["target_ids"], "target"),
+            )
+        )
+        assert given == [(3, *target[:-1]) for target in targets]
+        found.update(zip(sources, targets, strict=True))
+    assert found == pairs_of(examples)
 
 
 def test_rows_are_filled_as_far_as_the_next_pair_allows():
@@ -345,18 +317,31 @@ def test_rows_are_filled_as_far_as_the_next_pair_allows():
     assert rows.row_lengths().numpy().tolist() == [*expected, size]
 
 
-def test_pairs_too_long_for_a_batch_and_impossible_budgets_are_refused():
-    with pytest.raises(InputError, match="a pair of 33 tokens does not fit a row of 32"):
-        Packing(128, 32).check_length(33)
-    with pytest.raises(InputError, match="a pair of 49 tokens does not fit a row of 48"):
-        LengthBuckets(100, bucket_lengths=LENGTHS).check_length(49)
-    for batcher in (Packing(64, 4), LengthBuckets(64, bucket_lengths=(4, (14, 9)))):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="does not fit"):
-            next(iter(batcher(_random_examples())))
-    with pytest.raises(InputError, match="a pair of 7 tokens does not fit a row of 6"):
-        LabeledBuckets(100, 7, bucket_lengths=(4, 6))
-    with pytest.raises(InputError, match="row_length is 64: give at most tokens_per_batch, 32"):
-        Packing(32, 64)
+@pytest.mark.parametrize("batcher", [
+    Packing(64, 4), LengthBuckets(64, bucket_lengths=(4, (14, 9))),
+])  # fmt: skip
+def test_a_pair_too_long_for_a_batch_is_refused(batcher):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="does not fit"):
+        next(iter(batcher(_random_examples())))
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    (lambda: Packing(128, 32).check_length(33), "a pair of 33 tokens does not fit a row of 32"),
+    (lambda: LengthBuckets(100, 1, LENGTHS).check_length(49), "49 tokens does not fit a row of 48"),
+    (lambda: LabeledBuckets(100, 7, 1, (4, 6)), "a pair of 7 tokens does not fit a row of 6"),
+    (lambda: LabeledBuckets(100, max_length=1), "max_length is 1"),
+    (lambda: Packing(32, 64), "row_length is 64: give at most tokens_per_batch, 32"),
+    (lambda: TextStream(20, 30), "row_length is 30"),
+    (lambda: TextStream(20, 20, stride=0), "stride is 0: give 1 to 20, the tokens"),
+    (lambda: TextStream(20, 20, stride=21), "stride is 21: give 1 to 20, the tokens"),
+    *((lambda n=n: LengthBuckets(100, bucket_lengths=n), "bucket_lengths is .* as the one before")
+      for n in [8, (), (8, 4), (0, 4), ((4, 8), (8, 4)), ((4, 8, 9),), (4.5,)]),
+    *((lambda seed=seed: LengthBuckets(100)(PADDED, seed=seed), "seed is")
+      for seed in [1.5, "1", 2**70]),
+])  # fmt: skip
+def test_settings_that_do_not_fit_are_refused(wrong, message):
+    with pytest.raises(InputError, match=message):
+        wrong()
 
 
 @pytest.mark.parametrize("make", [
@@ -372,20 +357,6 @@ def test_sizes_of_batches_are_whole_numbers_of_at_least_1(make, sizes):
     assert make(np.int64(10), np.int32(2)).tokens_per_batch == 10
 
 
-@pytest.mark.parametrize("lengths", [8, (), (8, 4), (0, 4), ((4, 8), (8, 4)), ((4, 8, 9),), (4.5,)])
-def test_buckets_that_do_not_rise_are_refused(lengths):
-    with pytest.raises(
-        InputError, match=r"bucket_lengths is .* at least as long as the one before"
-    ):
-        LengthBuckets(100, bucket_lengths=lengths)
-
-
-@pytest.mark.parametrize("seed", [1.5, "1", 2**70])
-def test_a_seed_is_a_whole_number(seed):
-    with pytest.raises(InputError, match="seed is"):
-        LengthBuckets(100)(_examples([(3, 4)]), seed=seed)
-
-
 def test_pairs_and_texts_without_targets_are_not_taken_for_one_another():
     texts = encode_texts(["a house"], tiny.tokenizer())
     for batcher in (LengthBuckets(64), Packing(64, 32)):
@@ -399,14 +370,6 @@ def test_pairs_and_texts_without_targets_are_not_taken_for_one_another():
         [(_, labels, _)] = batcher(texts)
         [(_, own, _)] = batcher(texts.map(lambda row: row | {"target": tf.zeros([0], tf.int32)}))
         np.testing.assert_array_equal(own, labels)
-
-
-def test_shift_right_puts_the_start_before_each_row_and_leaves_padding():
-    labels = tf.constant([[5, 6, 1], [7, 1, 0], [1, 0, 0], [0, 0, 0]])
-    expected = [[3, 5, 6], [3, 7, 0], [3, 0, 0], [0, 0, 0]]
-    assert shift_right(labels).numpy().tolist() == expected
-    expected = [[9, 5, 6], [9, 7, 0], [9, 0, 0], [0, 0, 0]]
-    assert shift_right(labels, 9).numpy().tolist() == expected
 
 
 def test_the_debug_mode_of_tensorflow_is_refused(monkeypatch):

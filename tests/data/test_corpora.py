@@ -1,17 +1,25 @@
 """Corpora give what lies in them, and say what is wrong with it."""
 
 import gzip
+import re
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from t2t_keras.data import FolderCorpus, MemoryCorpus, TFDSCorpus, encode_pairs, write_shards
+from t2t_keras.data import (
+    FolderCorpus,
+    LabeledFolder,
+    MemoryCorpus,
+    TFDSCorpus,
+    encode_pairs,
+    write_shards,
+)
 from t2t_keras.data.corpora import aligned_files
-from t2t_keras.data.plain_text import TextTFDS
+from t2t_keras.data.plain_text import TextFolder, TextTFDS
 from t2t_keras.data.treebank import TreebankCorpus
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, MissingTextError
+from tests.data import tiny_dataset
 from tests.data.reading import read_pairs
 
 
@@ -36,27 +44,63 @@ def test_folder_reads_plain_and_gzipped_files_in_their_order(tmp_path, middle):
     assert int(examples.cardinality()) == 3000
 
 
-def test_folder_mistakes_are_input_errors(tmp_path):
-    def check(message, split="train", **files):
-        write(tmp_path, **files)
-        with pytest.raises(InputError, match=message):
-            FolderCorpus(str(tmp_path), "en", "de").examples(split)
+CORPORA = {
+    "pairs": lambda folder: FolderCorpus(folder, "en", "de"),
+    "texts": lambda folder: TextFolder(folder, "en"),
+    "only texts": TextFolder,
+    "trees": TreebankCorpus,
+    "labels": lambda folder: LabeledFolder(folder, ["en", "de"]),
+}
+ONE, LATIN = b"one\n", "eins\nfünf\n".encode("latin-1")
+CUT = gzip.compress(ONE * 99)[:-12]
 
-    with pytest.raises(InputError, match="nowhere"):
-        FolderCorpus(str(tmp_path / "nowhere"), "en", "de")
-    check("found: none")
-    check("train.en is empty", train__en=b"", train__de=b"")
-    check("'train.de', 'train.en'", "test")
-    check("train.en has 2.*train.de has 3", train__en=b"one\ntwo\n", train__de=b"1\n2\n3")
-    latin = "eins\nfünf\n".encode("latin-1")
-    check(
-        "train.de line 2 is not valid UTF-8", train__en="\ufeffone\ntwo".encode(), train__de=latin
-    )
-    replaced = FolderCorpus(str(tmp_path), "en", "de", errors="replace").examples("train")
-    assert texts_of(replaced) == [(b"one", b"eins"), (b"two", "f\ufffdnf".encode())]
-    check("'train.en', 'train.tok.en'", train__tok__en=b"one\n")
-    (tmp_path / "broken.en.gz").write_bytes(gzip.compress(b"one\n" * 99)[:-12])
-    check("broken.en.gz cannot be read", "broken", broken__de=b"eins\n")
+
+@pytest.mark.parametrize(("kind", "files", "message"), [
+    ("pairs", {}, "found: none. The folder contains nothing"),
+    ("pairs", {"train.en": b"", "train.de": ONE}, "train.en is empty"),
+    ("pairs", {"train.en": b"1\n2\n", "train.de": b"1\n2\n3"}, "train.en has 2.*train.de has 3"),
+    ("pairs", {"train.en": b"1\n2\n", "train.de": LATIN}, "train.de line 2 is not valid UTF-8"),
+    ("pairs", {"train.en": ONE, "train.tok.en": ONE}, "'train.en', 'train.tok.en'"),
+    ("pairs", {"train.en.gz": CUT, "train.de": ONE}, "train.en.gz cannot be read"),
+    ("texts", {"train.de": ONE}, r"train\.….en.gz in .*found: none. .* contains 'train.de'"),
+    ("texts", {"train.en": b""}, "train.en is empty"),
+    ("only texts", {"train.de": ONE, "train.en": ONE}, "'train.de', 'train.en'.*by its language"),
+    ("only texts", {"train.jsonl": ONE}, "train.jsonl is a table: give its texts"),
+    ("trees", {"train.en": ONE}, "split 'train' needs one file named train.….mrg or"),
+    ("trees", {"train.mrg": ONE, "train.x.mrg.gz": CUT}, "found: 'train.mrg', 'train.x.mrg.gz'"),
+    ("labels", {"train.en": ONE}, "split 'train' has no text of the class 'de'"),
+    ("labels", {"train.en": b"1\n\n3\n"}, "train.en line 2 is empty"),
+    ("labels", {"train.en": b""}, "train.en line 1 is empty"),
+    ("labels", {"train.en": LATIN}, "train.en line 2 is not valid UTF-8"),
+    ("labels", {"train.en.gz": CUT}, "train.en.gz cannot be read"),
+    ("labels", {"train.en": ONE, "train.en.gz": CUT}, "'en' in .*train.en and in .*.gz: keep one"),
+    ("labels", {"train.en.gz": CUT, "train/en/1.txt": ONE}, "in .*.en.gz and in .*/train: keep"),
+    ("labels", {"train/en/2.txt": ONE, "train/en/2.txt.gz": CUT}, "2.txt and .*gz are both there"),
+    ("labels", {"train/en/2.txt.bz2": b"BZh9"}, "2.txt.bz2 is not text, but .* format bzip2"),
+    ("labels", {"train/other/0.txt": ONE}, "train/other is the folder of a class .* of en, de: na"),
+    *((kind, {"train.\xe4.mrg": ONE, "train.a\u0308.mrg": ONE}, "two forms of Unicode, NFC and NF")
+      for kind in CORPORA),
+])  # fmt: skip
+def test_wrong_files_of_a_split_are_named(kind, files, message, tmp_path):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as refused:
+        CORPORA[kind](tmp_path).examples("train")
+    is_missing = re.search("none|no text|needs one", message) is not None
+    assert isinstance(refused.value, MissingTextError) == is_missing
+
+
+@pytest.mark.parametrize("kind", CORPORA)
+def test_a_missing_folder_is_named(kind):
+    with pytest.raises(InputError, match="there is no folder 'nowhere'; give one that holds"):
+        CORPORA[kind]("nowhere")
+
+
+def test_invalid_bytes_of_a_folder_are_replaced_if_asked_for(tmp_path):
+    write(tmp_path, train__en="\ufeffone\ntwo".encode(), train__de=LATIN)
+    examples = FolderCorpus(str(tmp_path), "en", "de", errors="replace").examples("train")
+    assert texts_of(examples) == [(b"one", b"eins"), (b"two", "f\ufffdnf".encode())]
 
 
 def test_hidden_files_are_no_text(tmp_path):
@@ -76,9 +120,6 @@ def test_names_of_files_are_one_in_nfc_and_in_nfd(tmp_path):
     for corpus, pair in zip(corpora, [(b"eins", b"un"), (b"un", b"(S NN )S")], strict=True):
         assert corpus.has_text(composed)
         assert texts_of(corpus.examples(composed)) == [pair]
-    (tmp_path / f"{composed}.de").write_text("zwei\n")
-    with pytest.raises(InputError, match="in two forms of Unicode"):
-        corpora[0].examples(composed)
 
 
 @pytest.mark.parametrize(("name", "languages", "message"), [
@@ -125,24 +166,6 @@ def test_tfds_translation_datasets_come_by_name(tmp_path, name, source, target):
         assert len(expected) == 5
 
 
-class _Tiny(tfds.core.GeneratorBasedBuilder):
-    """A prepared dataset of two pairs."""
-
-    name = "tiny_pairs"
-    VERSION = tfds.core.Version("1.0.0")
-
-    def _info(self):
-        features = tfds.features.Translation(languages=("en", "de"))
-        return tfds.core.DatasetInfo(builder=self, features=features)
-
-    def _split_generators(self, _):
-        return {"train": self._generate_examples()}
-
-    def _generate_examples(self):
-        yield 0, {"en": "a house", "de": "ein Haus"}
-        yield 1, {"en": "a street", "de": "eine Straße"}
-
-
 def test_the_texts_of_a_tfds_dataset_have_no_target(tmp_path):
     with tfds.testing.mock_data(num_examples=3):
         corpus = TextTFDS("imdb_reviews", data_dir=str(tmp_path))
@@ -155,7 +178,7 @@ def test_the_texts_of_a_tfds_dataset_have_no_target(tmp_path):
 
 def test_tfds_mistakes_are_input_errors(tmp_path, monkeypatch):
     corpus = TFDSCorpus("tiny_pairs", "de", "en", data_dir=str(tmp_path))
-    expected = {(b"ein Haus", b"a house"), ("eine Straße".encode(), b"a street")}
+    expected = {(german.encode(), english.encode()) for english, german in tiny_dataset.PAIRS}
     assert set(texts_of(corpus.examples("train"))) == expected
     with pytest.raises(InputError, match=r"no split 'test'; it has 'train'"):
         corpus.examples("test")
@@ -168,7 +191,7 @@ def test_tfds_mistakes_are_input_errors(tmp_path, monkeypatch):
     def fail(*_):
         raise ConnectionError("no route")
 
-    monkeypatch.setattr(_Tiny, "download_and_prepare", fail)
+    monkeypatch.setattr(tiny_dataset.TinyPairs, "download_and_prepare", fail)
     with pytest.raises(InputError, match=r"could not be .* \(no route\).* data_dir"):
         TFDSCorpus("tiny_pairs", "en", "de", data_dir=str(tmp_path / "new")).examples("train")
 
@@ -185,26 +208,12 @@ def test_encoded_pairs_are_those_of_shards(corpus, pairs, tokenizer, tmp_path):
         assert found == read_pairs(tmp_path)
 
 
-def test_odd_texts_and_blank_sides(tokenizer, tmp_path):
-    odd, plain = (
-        list(encode_pairs([(f"a {x}", f"b{x}")], tokenizer).as_numpy_iterator())
-        for x in ("\ud800", "\ufffd")
-    )
-    for side in ("source", "target"):
-        np.testing.assert_array_equal(odd[0][side], plain[0][side])
-    blank = ["\u3000", "\u200b", "\x0b", "\ufeff", "\x00", ""]
-    pairs = [*((text, "word") for text in blank), ("word", "\u00a0"), ("a house", "ein Haus")]
-    report = write_shards(MemoryCorpus({"train": pairs}), "train", tokenizer, str(tmp_path))
-    assert (report.kept, report.dropped["empty side"]) == (1, len(blank) + 1)
-    examples = encode_pairs(pairs, tokenizer).as_numpy_iterator()
-    assert [pair["source"].tolist() for pair in examples][: len(blank)] == [[1]] * len(blank)
-    [ended], [expected] = (
-        list(encode_pairs(pair, tokenizer))
-        for pair in ([("a house\n", "ein Haus\r\n")], [("a house", "ein Haus")])
-    )
-    for side in ("source", "target"):
-        np.testing.assert_array_equal(ended[side], expected[side])
-    with pytest.raises(InputError, match=r"^pairs\[1\] is 5, of type int: give a string"):
-        encode_pairs([("a house", "ein Haus"), ("a", 5)], tokenizer)
+def test_line_ends_are_no_text_and_a_list_without_pairs_is_refused(tokenizer):
+    def encoded(*pairs):
+        examples = encode_pairs(pairs, tokenizer).as_numpy_iterator()
+        return [(pair["source"].tolist(), pair["target"].tolist()) for pair in examples]
+
+    found = encoded(("a house\n", "ein Haus\r\n"), ("\u3000\n", ""))
+    assert found == encoded(("a house", "ein Haus"), ("", "")) and found[1] == ([1], [1])
     with pytest.raises(InputError, match="there are no pairs"):
-        encode_pairs([], tokenizer)
+        encoded()

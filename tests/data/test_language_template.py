@@ -1,22 +1,15 @@
 """The tokens of languages: what they are, where they stand, and that no text becomes one."""
 
-import pickle
-
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data import load_tokenizer, train_tokenizer
+from t2t_keras.data import train_tokenizer
 from t2t_keras.data.language_template import LanguageTemplate, advised_codes, direction_encoders
 from t2t_keras.errors import InputError
 
 IDS = {"de": 330, "en": 331, "fr": 332}
 TARGET_BEFORE_SOURCE = LanguageTemplate(IDS, source="target")
 M2M = LanguageTemplate(IDS, source="source", forces_target=True)
-
-
-@pytest.fixture(scope="module", params=["bpe", "wordpiece"])
-def languages_tokenizer(request, lines):
-    return train_tokenizer(request.param, lines, 333, languages=["fr", "en", "de"])
 
 
 def first_ids(template, source, target):
@@ -65,30 +58,10 @@ def test_an_invalid_template_is_an_input_error(fields, message):
         LanguageTemplate(**fields)
 
 
-def test_a_trained_vocabulary_ends_with_the_languages_and_is_otherwise_the_same(
-    languages_tokenizer, lines, tmp_path
-):
-    tokenizer = languages_tokenizer
-    plain = train_tokenizer(tokenizer.kind, lines, 330)
-    assert (tokenizer.vocab_size, tokenizer.languages) == (333, TARGET_BEFORE_SOURCE)
-    pieces = tokenizer.pieces(tf.range(333)).numpy().tolist()
-    assert pieces == [*plain.pieces(tf.range(330)).numpy(), b"<2de>", b"<2en>", b"<2fr>"]
-    texts = [*lines[:20], "<2de>", " <2de> <2en>x", "de"]
-    assert tokenizer.encode(texts).to_list() == plain.encode(texts).to_list()
-    assert tokenizer.fingerprint() != plain.fingerprint()
-    [ids] = tokenizer.encode(["the old man"]).to_list()
-    found = tokenizer.decode(tf.constant([[332, *ids[:2], 330, *ids[2:], 331, 1, 0]]))
-    assert found.numpy().tolist() == [b"the old man"]
-    tokenizer.save(tmp_path)
-    for copy in (load_tokenizer(tmp_path), pickle.loads(pickle.dumps(tokenizer))):
-        assert copy.languages == tokenizer.languages
-        assert (copy.fingerprint(), copy.vocab_size) == (tokenizer.fingerprint(), 333)
-
-
-def test_shards_of_a_direction_begin_with_its_tokens(languages_tokenizer):
-    texts = ["the old man", ""]
-    [ids, _] = languages_tokenizer.encode(texts).to_list()
-    both = [languages_tokenizer] * 2
+def test_shards_of_a_direction_begin_with_its_tokens(lines):
+    tokenizer = train_tokenizer("bpe", lines, 333, languages=["fr", "en", "de"])
+    texts, both = ["the old man", ""], [tokenizer] * 2
+    [ids, _] = tokenizer.encode(texts).to_list()
 
     def encoded(template):
         return [

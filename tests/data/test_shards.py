@@ -52,8 +52,9 @@ def test_shards_hold_every_pair_once_with_its_end(pairs, tokenizer, tmp_path, sh
 
 def test_a_folder_with_files_of_the_user_is_never_replaced(tokenizer, tmp_path):
     corpus = MemoryCorpus({"train": [("the man", "der Mann")], "dev": [("the man", "der Mann")]})
-    for _ in range(2):  # the second takes the place of the first
-        write_shards(corpus, "train", tokenizer, tmp_path)
+    for shards in (3, None):  # the second takes the place of the first
+        write_shards(corpus, "train", tokenizer, tmp_path, shards=shards)
+    assert len(open_shards(tmp_path, "train").paths) == 1
     for name in ("train/notes.txt", "dev"):
         (tmp_path / name).touch()
         with pytest.raises(InputError, match=r"holds other files than token shards|dev is a file"):
@@ -104,8 +105,7 @@ def test_a_damaged_split_is_told_with_the_fix(two_shards, pairs, tokenizer, tmp_
         shards.read(0)
 
 
-def test_new_shards_replace_old_ones_and_failures_leave_them(corpus, tokenizer, tmp_path):
-    write_shards(corpus, "train", tokenizer, str(tmp_path), shards=3)
+def test_a_failure_leaves_the_old_shards(tokenizer, tmp_path):
     write_shards(ONE, "train", tokenizer, str(tmp_path))
     empty = MemoryCorpus({"train": [("", "")]})
     with pytest.raises(InputError, match=r"split 'train'.*no pair is left.*1 empty side"):
@@ -165,35 +165,29 @@ def test_a_killed_preparation_goes_on_and_ends_with_the_same_bytes(corpus, token
         assert [path.name for path in broken.iterdir()] == ["train"]
 
 
-@pytest.mark.parametrize(
-    ("place", "resumes_at"), [(30, 7), (90, 11 * 7)], ids=["written", "not yet written"]
-)
-def test_text_that_changed_is_read_anew(corpus, pairs, tokenizer, tmp_path, place, resumes_at):
+@pytest.mark.parametrize(("changed", "begins_at"), [
+    (30, 7), (90, 11 * 7),  # a text that is written and one that is not yet
+    ("tokenizer", 7), ("filters", 7), ("corpus", 1),
+])  # fmt: skip
+def test_what_changed_is_prepared_anew(
+    corpus, pairs, lines, tokenizer, tmp_path, changed, begins_at
+):
+    arguments = {"corpus": corpus, "split": "train", "tokenizer": tokenizer}
+    if changed == "tokenizer":
+        arguments["tokenizer"] = train_tokenizer("bpe", lines, 331)  # encodes almost all alike
+    elif changed == "filters":
+        arguments["filters"] = Filters(max_length=10**6)
+    elif changed == "corpus":
+        arguments["corpus"] = ONE
+    else:
+        texts = [*pairs[:changed], ("the man", "Mann"), *pairs[changed + 1 : 105]]
+        arguments["corpus"] = MemoryCorpus({"train": texts})
     kill_after(10, corpus, tokenizer, tmp_path / "broken")
-    changed = [*pairs[:place], ("the man", "Mann"), *pairs[place + 1 : 105]]
-    changed = MemoryCorpus({"train": changed})
     seen = []
-    write_shards(changed, "train", tokenizer, tmp_path / "broken", progress=seen.append)
-    write_shards(changed, "train", tokenizer, tmp_path / "unbroken")
-    assert seen[0] == resumes_at
+    write_shards(**arguments, directory=tmp_path / "broken", progress=seen.append)
+    write_shards(**arguments, directory=tmp_path / "unbroken")
+    assert seen[0] == begins_at
     assert contents(tmp_path / "broken") == contents(tmp_path / "unbroken")
-
-
-def test_another_corpus_vocabulary_or_filter_begins_anew(corpus, lines, tokenizer, tmp_path):
-    other = train_tokenizer("bpe", lines, 331)  # encodes almost all texts alike
-    for number, (change, first) in enumerate(
-        [
-            ({"tokenizer": other}, 7),
-            ({"filters": Filters(max_length=10**6)}, 7),
-            ({"corpus": ONE}, 1),
-        ]
-    ):
-        kill_after(4, corpus, tokenizer, tmp_path / str(number))
-        seen, arguments = [], {"corpus": corpus, "tokenizer": tokenizer} | change
-        write_shards(
-            split="train", directory=tmp_path / str(number), progress=seen.append, **arguments
-        )
-        assert seen[0] == first
 
 
 @pytest.mark.parametrize("name", ["00000-of-00001.target", "journal.json"])

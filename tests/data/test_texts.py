@@ -118,51 +118,46 @@ def _database():
     return database
 
 
-NAMED = {
-    "rows": ROWS,
-    "nested rows": [{"id": "0", "translation": row} for row in ROWS],
-    "a generator": lambda: (row for row in ROWS),
-    "a table": Table(id=[0, 1], **COLUMNS),
-    "a table of nested rows": Table(id=[0, 1], translation=ROWS),
-    "a table of pyarrow": pyarrow.table(COLUMNS),
-    "a dict of columns": COLUMNS,
-    "a dataset of batches": tf.data.Dataset.from_tensor_slices(COLUMNS).batch(2),
-    "rows of a database": lambda: _database().execute("select * from pairs"),
-    "a dataset": tf.data.Dataset.from_tensor_slices(COLUMNS),
-    "named tuples": [_Row(0, "one", "eins"), _Row(1, "two", "zwei")],
-    "a structured array": np.array(
-        [("eins", "one"), ("zwei", "two")], [("de", "U9"), ("en", "U9")]
+NAMES = ("en", "de")
+BATCHES = tf.data.Dataset.from_tensor_slices((["one", "two"], ["eins", "zwei"])).batch(2)
+FORMS = {
+    "rows": (ROWS, NAMES),
+    "nested rows": ([{"id": "0", "translation": row} for row in ROWS], NAMES),
+    "a generator": (lambda: (row for row in ROWS), NAMES),
+    "a table": (Table(id=[0, 1], **COLUMNS), NAMES),
+    "a table of nested rows": (Table(id=[0, 1], translation=ROWS), NAMES),
+    "a table of pyarrow": (pyarrow.table(COLUMNS), NAMES),
+    "a dict of columns": (COLUMNS, NAMES),
+    "a dataset of batches": (tf.data.Dataset.from_tensor_slices(COLUMNS).batch(2), NAMES),
+    "rows of a database": (lambda: _database().execute("select * from pairs"), NAMES),
+    "a dataset": (tf.data.Dataset.from_tensor_slices(COLUMNS), NAMES),
+    "named tuples": ([_Row(0, "one", "eins"), _Row(1, "two", "zwei")], NAMES),
+    "a structured array": (
+        np.array([("eins", "one"), ("zwei", "two")], [("de", "U9"), ("en", "U9")]),
+        NAMES,
     ),
+    "rows by place": ([("x", *pair) for pair in PAIRS], (1, 2)),
+    "an array": (np.array(PAIRS), (None, None)),
+    "batches of pairs": (BATCHES, (None, None)),
+    "rows as corpora give them": (lambda: MemoryCorpus({"a": PAIRS}).examples("a"), (None, None)),
 }
 
 
-@pytest.mark.parametrize("kind", NAMED)
-def test_rows_and_tables_are_read_by_the_names_of_two_columns(kind):
-    given = NAMED[kind]() if callable(NAMED[kind]) else NAMED[kind]
-    assert as_pairs(given, source="en", target="de") == ([b"one", b"two"], [b"eins", b"zwei"])
+@pytest.mark.parametrize("kind", FORMS)
+def test_pairs_rows_and_tables_are_read_by_the_names_of_two_columns(kind):
+    given, names = FORMS[kind]
+    given = given() if callable(given) else given
+    assert as_pairs(given, "pairs", *names) == ([b"one", b"two"], [b"eins", b"zwei"])
 
 
-def test_pairs_with_names_reach_encode_pairs_and_corpora():
-    expected = [
-        {k: v.tolist() for k, v in row.items()}
-        for row in encode_pairs(PAIRS, TOKENIZER).as_numpy_iterator()
-    ]
-    swapped = [{"source": row["target"], "target": row["source"]} for row in expected]
-    corpus = MemoryCorpus({"train": ROWS}, "en", "de").examples("train")
-    for given, names, right in (
-        (ROWS, ("en", "de"), expected),
-        (ROWS, ("de", "en"), swapped),
-        (corpus, (None, None), expected),  # rows of "source" and "target", as corpora give them
-        ([("x", *pair) for pair in PAIRS], (1, 2), expected),
-        (np.array(PAIRS), (None, None), expected),
-        (
-            tf.data.Dataset.from_tensor_slices((["one", "two"], ["eins", "zwei"])).batch(2),
-            (None, None),
-            expected,
-        ),
-    ):
-        found = encode_pairs(given, TOKENIZER, None, *names).as_numpy_iterator()
-        assert [{k: v.tolist() for k, v in row.items()} for row in found] == right
+@pytest.mark.parametrize("names", [("en", "de"), ("de", "en")])
+def test_names_reach_encode_pairs_and_corpora(names):
+    expected = [tuple(row[name].encode() for name in names) for row in ROWS]
+    corpus = MemoryCorpus({"train": ROWS}, *names).examples("train").as_numpy_iterator()
+    assert [(pair["source"], pair["target"]) for pair in corpus] == expected
+    found = encode_pairs(ROWS, TOKENIZER, None, *names).ragged_batch(2).get_single_element()
+    for side, texts in zip(("source", "target"), zip(*expected, strict=True), strict=True):
+        assert TOKENIZER.decode(found[side]).numpy().tolist() == list(texts)
 
 
 @pytest.mark.parametrize(("pairs", "names", "message"), [

@@ -1,6 +1,3 @@
-import os
-import pathlib
-
 import pytest
 
 from t2t_keras.data.treebank import (
@@ -12,6 +9,7 @@ from t2t_keras.data.treebank import (
     read_treebank,
 )
 from t2t_keras.errors import InputError
+from tests.data.reading import shared_data
 
 RAW = """
 ( (S
@@ -27,15 +25,6 @@ PREPARED = "(S (NP (NNP John)) (VP (VBZ has) (NP (NP (DT a) (NN dog))) (-LRB- -L
 def one(text):
     [tree] = parse_trees(text.splitlines())
     return tree
-
-
-@pytest.fixture(scope="module")
-def treebank():
-    beside = pathlib.Path(__file__).parents[3] / "shared" / "data"
-    folder = pathlib.Path(os.environ.get("T2T_SHARED_DATA", beside)) / "treebank"
-    if not folder.is_dir():
-        pytest.skip(f"the treebank sample is missing: {folder}")
-    return folder
 
 
 def test_standard_preparation():
@@ -77,7 +66,8 @@ def test_linearization_of_vinyals_et_al():
     assert " ".join(linearize(tree)) == linear
 
 
-def test_every_tree_of_the_sample_comes_back(treebank):
+def test_every_tree_of_the_sample_comes_back():
+    treebank = shared_data("treebank")
     for name, tags, count in (
         ("train.mrg.gz", "kept", 3_396),
         ("dev.mrg.gz", "kept", 273),

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from pipelines.batch_inference import ResumableOutput
 from t2t_keras.data import MemoryCorpus, write_shards
-from t2t_keras.data.files import is_stream, open_output, output_path, write_file
+from t2t_keras.data.files import is_stream, output_path, write_file
 from t2t_keras.serving.export import new_version
 from t2t_keras.training.checkpoint_files import remove_checkpoint, write_checkpoint
 from tests.tasks import tiny
@@ -52,11 +52,6 @@ def test_a_device_is_written_through(tmp_path):
     os.close(reader)
 
 
-def test_the_null_device_stays_one():
-    write_file(os.devnull, b"gone")
-    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
-
-
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path, exists):
     """Also one through a link to a folder, and another link."""
@@ -88,16 +83,6 @@ def test_the_permissions_of_a_replaced_file_are_kept(tmp_path):
     path.chmod(0o600)
     write_file(path, b"new")
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
-
-
-def test_an_error_keeps_the_old_file(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    with pytest.raises(ZeroDivisionError), open_output(path) as file:
-        file.write(b"new")
-        raise ZeroDivisionError
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd"])
