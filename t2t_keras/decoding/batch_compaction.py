@@ -97,9 +97,7 @@ def _store(results, rows, new):
 def while_loop(unfinished, body, state, shapes=None):
     """Returns the last state of `state = body(state)`, run while `unfinished(state)`, bool [].
 
-    Args:
-        state: nest of tensors.
-        shapes: nest of `tf.TensorShape` that the state keeps; None: from `loop_shapes`.
+    The state keeps `shapes`, by default those of `loop_shapes`.
     """
     shapes = loop_shapes(state) if shapes is None else shapes
 

@@ -283,12 +283,9 @@ class _BeamSearch:
     def keep_finished(self, finished, tokens, ends, candidates, length):
         """Returns the n_best finished `Hypotheses`; with equal scores the earlier ones.
 
-        Args:
-            finished: `Hypotheses` [batch, n_best] before this step, in the shapes of this one.
-            tokens: ids and records of the candidates, [batch, 2 · beams, length].
-            ends: bool [batch, 2 · beams], whether they end.
-            candidates: `_Candidates`.
-            length: integer [].
+        `finished` are those before this step, in the shapes of this one; `tokens` are ids and
+        records of the candidates, [batch, 2 · beams, length], and `ends`, bool [batch, 2 · beams],
+        says whether they end.
         """
         log_probabilities = tf.where(ends, candidates.log_probabilities, NEG_INF)
         ids, records, log_probabilities = tf.nest.map_structure(
@@ -300,10 +297,7 @@ class _BeamSearch:
         return gather_beams(pool, best)
 
     def keep_live(self, tokens, ends, candidates, length, constraint_state):
-        """Returns the live `Hypotheses`, their newest ids and their parents, both [batch, beams].
-
-        Arguments as for `keep_finished`; constraint_state is the constraint's own.
-        """
+        """Returns the live `Hypotheses`, newest ids and parents, [batch, beams] each."""
         log_probabilities = tf.where(ends, NEG_INF, candidates.log_probabilities)
         log_probabilities, index = self.constraint.keep(
             log_probabilities, candidates, self.beams, constraint_state
@@ -315,11 +309,7 @@ class _BeamSearch:
         return live, newest_ids, parents
 
     def is_done(self, length, live, finished, max_lengths):
-        """Returns which sentences need no further step, bool [batch].
-
-        Args: length, integer [], of the live hypotheses; `Hypotheses` live [batch, beams] and
-        finished [batch, n_best]; max_lengths, integers [batch].
-        """
+        """Returns which sentences need no further step, bool [batch]; live ones have a length."""
         best_length = tf.cast(finished.lengths[:, 0], tf.float32)  # [batch]
         longest = max_lengths
         if self.stopping_length_ratio is not None:
@@ -363,9 +353,7 @@ def _int32(integers):
 def _force(forced, logits, top, ids):
     """Returns logits `top` and `ids`, [batch, beams, k], in which forced tokens are the only ones.
 
-    Args:
-        forced: integers [batch, 1], the token that must come next; 0: any.
-        logits: float32 [batch, beams, vocab].
+    Those are integers [batch, 1], the tokens that must come next; 0: any.
     """
     k = ids.shape[2]
     forced_logits = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]

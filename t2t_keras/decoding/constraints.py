@@ -6,6 +6,7 @@ distributed over the banks in turn. Hypotheses that contain more of the tokens t
 compete with the others. A sentence without such tokens has one bank and an ordinary search.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -38,12 +39,7 @@ class Constraint:
         """Returns `ops.top_k_log_softmax` of the continuations that a search considers.
 
         They are at least k; a logit of -inf marks an unused entry; the log normalizer covers all
-        ids.
-
-        Args:
-            logits: float32 [batch · beams, vocab].
-            k: int.
-            state: the constraint's.
+        ids. Logits are float32 [batch · beams, vocab].
         """
         del state
         return ops.top_k_log_softmax(logits, k)
@@ -53,11 +49,8 @@ class Constraint:
 
         Among the first half, those that end become finished hypotheses.
 
-        Args:
-            log_probabilities: float32 [batch, beams · k], log P of whole sequences.
-            ids: integers [batch, beams · k], their newest tokens.
-            count: int, 2 · beams.
-            state: the constraint's.
+        log P, float32 [batch, beams · k], is of whole sequences, ids are their newest tokens, and
+        the count is 2 · beams.
         """
         del ids, state
         return tf.math.top_k(log_probabilities, count)
@@ -67,13 +60,8 @@ class Constraint:
 
         A search returns them in this order if they have no end at its maximum length.
 
-        Args:
-            log_probabilities: float32 [batch, candidates], log P of those that do not end, else
-                -inf.
-            candidates: object with `ids` and `parents`, integers [batch, candidates]: newest
-                tokens, and the beams that they continue.
-            beams: int.
-            state: the constraint's.
+        log P, float32 [batch, candidates], is -inf for those that end. `candidates` have `ids` and
+        `parents`, integers [batch, candidates]: newest tokens, and the beams that they continue.
         """
         del candidates, state
         return tf.math.top_k(log_probabilities, beams)
@@ -81,9 +69,7 @@ class Constraint:
     def advance(self, ids, parents, state):
         """Returns the state of hypotheses with one more token.
 
-        Args:
-            ids, parents: integers [batch, hypotheses], newest tokens and the beams they continue.
-            state: the state of the beams.
+        Integers [batch, hypotheses], ids are newest tokens and parents the beams they continue.
         """
         del ids, parents
         return state
@@ -101,33 +87,26 @@ class _Found(NamedTuple):
         return self.found < self.counts[:, tf.newaxis]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class RequiredTokens(Constraint):
     """Requires each token to appear exactly `counts` times in the output of a sentence.
 
     A forced prefix takes precedence, and its tokens count. log P of all tokens is the model's own.
-
-    Args:
-        ids: int32 [tokens], the tokens, all different; none is 0.
-        counts: int32 [batch, tokens], how often each appears in the output of a sentence.
-        eos_id: the token that ends a sequence.
-        reserved: bool [vocab], True for the tokens.
     """
 
-    def __init__(self, ids: tf.Tensor, counts: tf.Tensor, eos_id: int, reserved: Array):
-        self.ids = ids
-        self.counts = counts
-        self.eos_id = eos_id
-        self.reserved = reserved
+    ids: tf.Tensor  # int32 [tokens], all different; none is 0
+    counts: tf.Tensor  # int32 [batch, tokens], how often each appears in the output of a sentence
+    eos_id: int  # the token that ends a sequence
+    reserved: Array  # bool [vocab], True for the tokens
 
     def renumbered(self, ids, places):
         """Returns the constraint for a search over candidates, which have ids of their own.
 
-        Args:
-            ids: integers [candidates], tokens, the required ones included; the end keeps its id.
-            places: int32 [vocab], the new id of each token.
+        Candidates are ids, integers [candidates], the required ones included; the end keeps its id.
+        `places`, int32 [vocab], are the new ids of all tokens.
         """
-        reserved = tf.gather(self.reserved, ids)
-        return RequiredTokens(tf.gather(places, self.ids), self.counts, self.eos_id, reserved)
+        ids, reserved = tf.gather(places, self.ids), tf.gather(self.reserved, ids)
+        return dataclasses.replace(self, ids=ids, reserved=reserved)
 
     def initial_state(self, beams):
         counts = ops.to_index(self.counts)

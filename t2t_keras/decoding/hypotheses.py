@@ -47,6 +47,23 @@ class SearchableModel(Protocol):
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
 
 
+class WrappedModel:
+    """Base of models that change what a `SearchableModel` gives, with its state as `inner`."""
+
+    def __init__(self, model):
+        self.model = model
+
+    @property
+    def max_length(self):
+        return self.model.max_length
+
+    def encode(self, source_ids: tf.Tensor) -> Any:
+        return self.model.encode(source_ids)
+
+    def reorder(self, state, parents: tf.Tensor) -> Any:
+        return state._replace(inner=self.model.reorder(state.inner, parents))
+
+
 class Hypotheses(NamedTuple):
     """Several output sequences of every sentence.
 
@@ -108,15 +125,7 @@ class LengthPenalty(NamedTuple):
 
 
 def score_hypotheses(ids, lengths, log_probabilities, length_penalty, records=()):
-    """Returns the `Hypotheses` of sequences.
-
-    Args:
-        ids: integers [batch, hypotheses, length].
-        lengths: integers, broadcastable to [batch, hypotheses].
-        log_probabilities: float32 [batch, hypotheses].
-        length_penalty: `LengthPenalty`.
-        records: nest of tensors [batch, hypotheses, length].
-    """
+    """Returns the `Hypotheses` of ids [batch, hypotheses, length], of some or of equal lengths."""
     lengths = tf.broadcast_to(tf.cast(lengths, ids.dtype), tf.shape(log_probabilities))
     log_p = length_penalty.corrected(log_probabilities, lengths)
     scores = log_p / length_penalty(lengths)
@@ -124,11 +133,9 @@ def score_hypotheses(ids, lengths, log_probabilities, length_penalty, records=()
 
 
 def gather_beams(nest, parents):
-    """Gathers the parents of new hypotheses: a nest of tensors [batch, new_beams, ...].
+    """Gathers the parents of new hypotheses, integers [batch, new_beams].
 
-    Args:
-        nest: nest of tensors [batch, beams, ...].
-        parents: integers [batch, new_beams], the beam that each new hypothesis continues.
+    It turns a nest of tensors [batch, beams, ...] into one of [batch, new_beams, ...].
     """
     return tf.nest.map_structure(lambda x: tf.gather(x, parents, axis=1, batch_dims=1), nest)
 
@@ -139,10 +146,8 @@ def concat_beams(first, second):
 
 
 def forced_ids(prefix_ids, step):
-    """Returns the id that each output must have at a step, integers [batch]; 0: any id.
+    """Returns the id that each output must have at a step, from 0: integers [batch]; 0: any id.
 
-    Args:
-        prefix_ids: integers [batch, prefix], the beginning of each output; 0: any id.
-        step: int32 [], from 0.
+    `prefix_ids`, integers [batch, prefix], are the beginning of each output; 0: any id.
     """
     return ops.pad_end(prefix_ids)[:, tf.minimum(step, tf.shape(prefix_ids)[1])]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.hypotheses import SearchableModel, gather_beams
+from t2t_keras.decoding.hypotheses import SearchableModel, WrappedModel, gather_beams
 
 
 class TokenRecords(NamedTuple):
@@ -43,7 +43,7 @@ class TokenRecords(NamedTuple):
         return tf.where(is_token, self.sums - before, 0.0)
 
 
-class AttendingModel:
+class AttendingModel(WrappedModel):
     """Wraps a `SearchableModel`, so that states contain the source positions attended to most.
 
     Args:
@@ -52,11 +52,8 @@ class AttendingModel:
     """
 
     def __init__(self, model: SearchableModel, has_text: tf.Tensor):
-        self.model = model
+        super().__init__(model)
         self.has_text = has_text
-
-    def encode(self, source_ids: tf.Tensor) -> Any:
-        return self.model.encode(source_ids)
 
     def initial_state(self, memory, beams):
         attended = tf.zeros([tf.shape(self.has_text)[0], beams], ops.index_dtype())
@@ -68,13 +65,7 @@ class AttendingModel:
         found = logits, state._replace(inner=inner, attended=attended)
         return (*found, weights) if return_attention_weights else found
 
-    @property
-    def max_length(self):
-        return self.model.max_length
-
-    def reorder(self, state: Any, parents: tf.Tensor) -> Any:
-        # The next step replaces `attended` before it is read.
-        return state._replace(inner=self.model.reorder(state.inner, parents))
+    # `reorder` leaves `attended`, which the next step replaces before it is read.
 
 
 class _AttendingState(NamedTuple):
@@ -88,10 +79,8 @@ class _AttendingState(NamedTuple):
 def attended_positions(weights, has_text):
     """Returns the source position that each row attends to most, `ops.index_dtype` [batch, rows].
 
-    Args:
-        weights: float32 [batch, heads, rows, source], cross-attention of the last layer; the heads
-            are averaged.
-        has_text: bool [batch, source], the positions that count.
+    Weights are float32 [batch, heads, rows, source], cross-attention of the last layer; the heads
+    are averaged, and the positions of has_text, bool [batch, source], count.
     """
     weights = tf.reduce_mean(weights, axis=1)  # [batch, rows, source]
     weights = tf.where(has_text[:, tf.newaxis], weights, -1.0)

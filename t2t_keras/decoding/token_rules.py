@@ -5,24 +5,21 @@ distribution, as in CTranslate2. `RuledModel` applies rules to any model. Forced
 those of a prefix, keep the logits of the model.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.decoding.hypotheses import NEG_INF, forced_ids, gather_beams
+from t2t_keras.decoding.hypotheses import NEG_INF, WrappedModel, forced_ids, gather_beams
 
 
+@dataclasses.dataclass(frozen=True)
 class RepetitionPenalty:
-    """Makes tokens that a hypothesis has less likely (Keskar et al. 2019, equation 2).
+    """Makes tokens that a hypothesis has less likely (Keskar et al. 2019, equation 2)."""
 
-    Args:
-        penalty: float above 0; positive logits of these tokens are divided by it, negative ones
-            multiplied. 1 changes nothing.
-    """
-
-    def __init__(self, penalty: float):
-        self.penalty = penalty
+    # above 0; positive logits of these tokens are divided by it, negative ones multiplied
+    penalty: float
 
     def __call__(self, logits: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         """Returns the changed logits; the protocol of rules.
@@ -36,15 +33,11 @@ class RepetitionPenalty:
         return tf.where(is_there, less, logits)
 
 
+@dataclasses.dataclass(frozen=True)
 class NoRepeatedNgrams:
-    """Forbids the token that would complete an n-gram which a hypothesis has (Paulus et al. 2017).
+    """Forbids the token that would repeat an n-gram of a hypothesis (Paulus et al. 2017)."""
 
-    Args:
-        size: n, at least 1.
-    """
-
-    def __init__(self, size: int):
-        self.size = size
+    size: int  # n, at least 1
 
     def __call__(self, logits: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         num_ngrams = tf.maximum(tf.shape(tokens)[1] - self.size + 1, 0)
@@ -59,17 +52,12 @@ class NoRepeatedNgrams:
         return tf.where(is_banned, NEG_INF, logits)
 
 
+@dataclasses.dataclass(frozen=True)
 class MinLength:
-    """Forbids the end before an output has some tokens.
+    """Forbids the end before an output has some tokens."""
 
-    Args:
-        length: tokens before the end.
-        eos_id: the end.
-    """
-
-    def __init__(self, length: int, eos_id: int):
-        self.length = length
-        self.eos_id = eos_id
+    length: int  # tokens before the end
+    eos_id: int
 
     def __call__(self, logits: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         is_end = tf.range(tf.shape(logits)[1]) == self.eos_id  # [vocab]
@@ -77,15 +65,12 @@ class MinLength:
 
 
 def _marked(ids, marks, logits):
-    """Returns which tokens have a mark, bool [rows, vocab] like logits.
-
-    Args: ids, int32 [rows, n], and marks, int32 [rows, n], 1 or 0; a token may occur more often.
-    """
+    """Returns which of ids [rows, n] have a mark, int32 1 or 0: bool [rows, vocab]."""
     rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(ids))
     return tf.scatter_nd(tf.stack([rows, ids], axis=2), marks, tf.shape(logits)) > 0
 
 
-class RuledModel:
+class RuledModel(WrappedModel):
     """Wraps a `SearchableModel`, so that its logits follow rules, in their order.
 
     Args:
@@ -97,17 +82,10 @@ class RuledModel:
     """
 
     def __init__(self, model, rules, prefix_ids=None, exempt=None):
-        self.model = model
+        super().__init__(model)
         self.rules = rules
         self.prefix_ids = prefix_ids
         self.exempt = exempt
-
-    @property
-    def max_length(self):
-        return self.model.max_length
-
-    def encode(self, source_ids):
-        return self.model.encode(source_ids)
 
     def initial_state(self, memory, beams):
         inner = self.model.initial_state(memory, beams)
