@@ -29,7 +29,7 @@ from t2t_keras.layers.basic import Dropout, LayerNorm, Linear
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.feed_forward import FeedForward
 from t2t_keras.layers.pooling import AttentionPooling, FirstPooling, MaxPooling, MeanPooling
-from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.positions import SinusoidalPositions
 from t2t_keras.layers.residual import PostNorm, PreNorm
 from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.attention import DotProductAttention, HardMax, TemperedSoftmax
@@ -37,6 +37,7 @@ from t2t_keras.layers.variants.feed_forward import ConvolutionFeedForward
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
 from t2t_keras.layers.variants.positions import (
     FairseqSinusoidalPositions,
+    LearnedPositions,
     RelativePositions,
     RotaryPositions,
 )

@@ -9,7 +9,6 @@ rows of ids, and is kept in a `View`. Masks are bool, True where attention is al
 against attention scores [batch, heads, query, key].
 """
 
-import inspect
 from typing import Any, NamedTuple
 
 import keras
@@ -23,6 +22,7 @@ from t2t_keras.layers.basic import (
     FusedProjections,
     HasFastForms,
     Linear,
+    MaskedLayer,
     SeparateProjections,
     SequenceLayer,
     deserialize,
@@ -104,12 +104,8 @@ class View(NamedTuple):
 class Softmax:
     """Attention weights of scores: exp(score) / Σ exp(score) over the allowed keys.
 
-    Call arguments:
-        scores: [..., query, key], any floating type; the computation is in float32.
-        mask: bool, broadcastable to the scores; None allows all.
-
-    Returns:
-        float32 [..., query, key], rows that sum to 1.
+    Scores are [..., query, key], of any floating type; the mask, bool, is broadcastable to them;
+    None allows all. The weights are float32, rows that sum to 1.
 
     Example:
         >>> layers.Softmax()(tf.zeros([1, 4]), mask=np.array([[True, True, False, False]])).numpy()
@@ -142,7 +138,7 @@ class ScaledDotProductAttention(SequenceLayer):
     A subclass with another `score` is another attention; see `variants`.
 
     Args:
-        normalize: layer that turns scores into weights; `Softmax()` if None.
+        normalize: turns scores into weights; `Softmax()` if None.
         dropout: rate at which weights are dropped in training; the paper has none.
 
     Call arguments:
@@ -207,36 +203,14 @@ class ScaledDotProductAttention(SequenceLayer):
         }
 
 
-class MaskedLayer(SequenceLayer):
-    """A layer whose `call` takes one mask of each side: a Keras mask, `Sequences` or a `View`."""
-
-    masks = {"mask": "sequences"}  # noqa: RUF012  {name: earlier name, of older code and files}
-
-    def __call__(self, *args, **kwargs):
-        names = list(inspect.signature(self.call).parameters)
-        if any(x not in names or old in names for x, old in self.masks.items()):  # of a subclass
-            return super().__call__(*args, **kwargs)
-        first = names.index(next(iter(self.masks)))
-        args, given = args[:first], args[first:]
-        if len(given) > len(self.masks):
-            raise TypeError(f"{len(given)} masks are given by position: give {', '.join(names)}.")
-        by_position = dict(zip(self.masks, given, strict=False))
-        for name, earlier in self.masks.items():
-            forms = by_position.get(name), kwargs.pop(earlier, None), kwargs.pop(name, None)
-            value = next((form for form in forms if form is not None), None)
-            if name == "mask" and isinstance(value, tuple):  # no mask that Keras could hand on
-                args = (*args, value)
-            elif value is not None:
-                kwargs[name] = value
-        return super().__call__(*args, **kwargs)
-
-
 class MultiHeadAttention(HasFastForms, MaskedLayer):
     """MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O (section 3.2.2); base of both kinds.
 
     Args:
-        num_heads, key_dim, value_dim: as for `MultiHeadSelfAttention`.
-        attention: `ScaledDotProductAttention` or a variant; the former if None.
+        num_heads: h.
+        key_dim: d_k, width of a query and a key of one head.
+        value_dim: d_v, width of a value of one head; `key_dim` if None.
+        attention: `ScaledDotProductAttention`, the default, or a variant.
         fused: whether the projections of one input (Q, K, V of self-attention; K, V of
             cross-attention) are one matrix.
         use_bias: whether every projection adds a bias; the paper's do not.
@@ -299,10 +273,7 @@ class MultiHeadAttention(HasFastForms, MaskedLayer):
         return ops.transpose(x, [0, 2, 1, 3])
 
     def attend(self, query, key, value, view: View) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns Concat(head_1, …, head_h) W^O, [batch, query, model_dim], and the weights.
-
-        Query, key and value are [batch, heads, length, width].
-        """
+        """Returns Concat(head_1, …, head_h) W^O, [batch, query, model_dim], and the weights."""
         context, weights = self.attention(
             query, key, value, view.mask, positions=self.positions, distance=view.distance
         )
@@ -321,13 +292,10 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     No position attends to masked positions. The outputs at masked positions have no meaning.
 
     Args:
-        num_heads: h.
-        key_dim: d_k, width of a query and a key of one head.
-        value_dim: d_v, width of a value of one head; `key_dim` if None.
         causal: whether a position attends only to itself and earlier ones, as in a decoder.
         positions: `PositionEmbedding` that acts in attention; None: positions are added to the
             embedded tokens.
-        **kwargs: `attention` and `fused` of `MultiHeadAttention`, and arguments of a Keras layer.
+        num_heads, key_dim, value_dim, **kwargs: as for `MultiHeadAttention`.
 
     Call arguments:
         x: [batch, length, model_dim].
@@ -388,12 +356,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     def step_view(self, beam_history, num_steps: tf.Tensor) -> tuple[tf.Tensor, View]:
         """Begins a step: each hypothesis takes its own beam's slot in the KV cache.
 
-        Args:
-            beam_history: `ops.index_dtype` [batch, beams, steps], see `cache_mask`.
-            num_steps: int32 [], steps before this one.
-
-        Returns:
-            The history with this step, and the `View` from the newest positions to the slots.
+        Returns the history, see `cache_mask`, with a step more than `num_steps`, int32 [], and the
+        `View` from the newest positions to the slots.
         """
         batch, beams, _ = tf.unstack(tf.shape(beam_history))
         own = _expand(tf.broadcast_to(ops.arange(beam_history.shape[1]), [batch, beams]), 2)
@@ -404,12 +368,8 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     def project(self, x: tf.Tensor, positions=None) -> tuple[tf.Tensor, KeyValue]:
         """Returns queries [batch, heads, length, key_dim] and the `KeyValue` of x.
 
-        `positions` that act in attention may have rotated them. In `step`, beams take the place of
-        length, all at one position.
-
-        Args:
-            x: [batch, length, model_dim].
-            positions: integers, broadcastable to [batch, length]; None: 0, 1, 2, ….
+        `positions`, integers broadcastable to [batch, length], may rotate them; None: 0, 1, 2, ….
+        In `step`, beams take the place of length, all at one position.
         """
         # [batch, heads, length, width] each
         query, key, value = (self.split_heads(y) for y in self.qkv_projection(x))
@@ -464,8 +424,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 class MultiHeadCrossAttention(MultiHeadAttention):
     """Multi-head attention of one sequence to another: "encoder-decoder attention" (3.2.3).
 
-    Args:
-        num_heads, key_dim, value_dim, **kwargs: as for `MultiHeadSelfAttention`.
+    Args: as for `MultiHeadAttention`.
 
     Call arguments:
         x: [batch, target, model_dim], from which queries are projected.
@@ -537,8 +496,7 @@ class MultiHeadCrossAttention(MultiHeadAttention):
 def padding_mask(mask: Array | None) -> tf.Tensor | None:
     """Lets every query attend to the keys that are not padding, a mask [batch, 1, 1, key].
 
-    Args:
-        mask: bool [batch, key], False on padding; None: no padding, and no mask.
+    The given one is bool [batch, key], False on padding; None: no padding, and no mask.
 
     Example:
         >>> layers.padding_mask(np.array([[True, True, False]])).shape
@@ -565,9 +523,8 @@ def causal_mask(length: int | tf.Tensor) -> tf.Tensor:
 def segment_mask(query_segments: Array, key_segments: Array) -> tf.Tensor:
     """Lets queries attend to keys of their own segment, a mask [batch, 1, query, key].
 
-    Args:
-        query_segments, key_segments: integers [batch, query] and [batch, key], the number of each
-            position's sequence; 0 on padding.
+    `query_segments` and `key_segments` are integers [batch, length], the number of each position's
+    sequence, 0 on padding.
 
     Example:
         >>> layers.segment_mask(np.array([[1, 2]]), np.array([[1, 2, 0]])).numpy()[0, 0]

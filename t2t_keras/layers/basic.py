@@ -7,6 +7,7 @@ base of all layers that keep the shape of their input, `Rematerialized` of all l
 
 import contextlib
 import functools
+import inspect
 
 import keras
 import tensorflow as tf
@@ -88,15 +89,7 @@ class Linear(Rematerialized, keras.layers.Dense):
     With LoRA (`enable_lora`, Hu et al. 2022) W is kernel + A B · α / rank, and x W is computed as
     x kernel + (x A) B · α / rank. The gradient of the frozen kernel is never computed.
 
-    Args:
-        units, **kwargs: as for `keras.layers.Dense`.
-
-    Call arguments:
-        x: [..., width].
-        training: whether gradients will be computed; some forms prepare for them.
-
-    Returns:
-        [..., units].
+    Arguments are as for `keras.layers.Dense`; x is [..., width], the result [..., units].
 
     Example:
         >>> layers.Linear(16, activation="relu")(tf.ones([2, 7, 32])).shape
@@ -154,11 +147,8 @@ class Linear(Rematerialized, keras.layers.Dense):
 class FusedProjections(Linear):
     """Several linear maps of one input, such as W^Q, W^K and W^V of all heads, as one product.
 
-    Args:
-        widths: list of int, the columns of each map; they are adjacent in one matrix.
-        use_bias: whether each map adds a bias.
-
-    Call arguments and result: x [..., model_dim]; a list of [..., width], one for each of widths.
+    Their columns, `widths`, are adjacent in one matrix. Of x [..., model_dim] it returns a list of
+    [..., width].
     """
 
     def __init__(self, widths, use_bias=False, **kwargs):
@@ -219,18 +209,39 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
 
+class MaskedLayer(SequenceLayer):
+    """A layer whose `call` takes one mask of each side: a Keras mask, `Sequences` or a `View`.
+
+    Earlier names, and a None by position before a mask by its name, still work.
+    """
+
+    masks = {"mask": "sequences"}  # noqa: RUF012  {name: earlier name, of older code and files}
+
+    def __call__(self, *args, **kwargs):
+        names = list(inspect.signature(self.call).parameters)
+        if any(x not in names or old in names for x, old in self.masks.items()):  # of a subclass
+            return super().__call__(*args, **kwargs)
+        first = names.index(next(iter(self.masks)))
+        args, given = args[:first], args[first:]
+        if len(given) > len(self.masks):
+            raise TypeError(f"{len(given)} masks are given by position: give {', '.join(names)}.")
+        by_position = dict(zip(self.masks, given, strict=False))
+        for name, earlier in self.masks.items():
+            forms = by_position.get(name), kwargs.pop(earlier, None), kwargs.pop(name, None)
+            value = next((form for form in forms if form is not None), None)
+            if name == "mask" and isinstance(value, tuple):  # no mask that Keras could hand on
+                args = (*args, value)
+            elif value is not None:
+                kwargs[name] = value
+        return super().__call__(*args, **kwargs)
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class LayerNorm(SequenceLayer):
     """γ · (x − mean) / √(variance + ε) + β over the last axis (Ba et al. 2016).
 
-    Args:
-        epsilon: ε, added to the variance.
-
-    Call arguments:
-        x: [..., model_dim], any floating type; the computation is in float32.
-
-    Returns:
-        [..., model_dim] in the compute dtype.
+    x is [..., model_dim], of any floating type; the computation is in float32, the result in the
+    compute dtype. ε is `epsilon`.
 
     Example:
         >>> layers.LayerNorm()(tf.constant([[1.0, 3.0, 5.0, 7.0]])).numpy().round(2)
@@ -297,10 +308,7 @@ def next_seed(generator):
 
 
 def deserialize(part):
-    """Returns the Keras object of a saved config, a dict; returns an object or None unchanged.
-
-    Raises InputError for a name.
-    """
+    """Returns the Keras object of a saved config; an object or None unchanged; refuses a name."""
     if isinstance(part, str):
         raise InputError(f"{part!r} is only a name: give an object, such as layers.Softmax().")
     return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part

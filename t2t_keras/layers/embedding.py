@@ -86,11 +86,7 @@ class SharedEmbedding(Rematerialized, keras.layers.Layer):
         return keras.ops.not_equal(inputs, ops.PAD_ID) if is_ids else mask
 
     def logits(self, hidden: tf.Tensor) -> tf.Tensor:
-        """Returns hidden · matrixᵀ + bias, float32 [..., vocab_size].
-
-        Args:
-            hidden: [..., model_dim].
-        """
+        """Returns hidden · matrixᵀ + bias, float32 [..., vocab_size], of [..., model_dim]."""
         if isinstance(hidden, keras.KerasTensor):  # a functional model records calls of layers
             return self(hidden, reverse=True)
         rows = tf.reshape(tf.cast(hidden, self.compute_dtype), [-1, self.model_dim])

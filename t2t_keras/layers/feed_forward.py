@@ -17,11 +17,7 @@ class FeedForward(SequenceLayer):
         dropout: rate at which the inner layer is dropped in training; the paper has none.
         activation: name of a Keras activation of the inner layer; "relu" is max(0, x).
 
-    Call arguments:
-        x: [..., model_dim].
-
-    Returns:
-        [..., model_dim].
+    x and the result are [..., model_dim].
 
     Example:
         >>> layers.FeedForward(feed_forward_dim=128)(tf.ones([2, 7, 32])).shape
@@ -30,6 +26,7 @@ class FeedForward(SequenceLayer):
 
     in_ctranslate2 = True
     rematerializes = True
+    kind = Linear
 
     def __init__(self, feed_forward_dim: int, dropout: float = 0.0, activation="relu", **kwargs):
         super().__init__(**kwargs)
@@ -39,11 +36,11 @@ class FeedForward(SequenceLayer):
 
     def build(self, input_shape: Shape) -> None:
         model_dim, dtype = input_shape[-1], self.dtype_policy
-        self.inner = Linear(
+        self.inner = self.kind(
             self.feed_forward_dim, activation=self.activation, dtype=dtype, name="inner"
         )
         self.inner.build((None, None, model_dim))
-        self.outer = Linear(model_dim, dtype=dtype, name="outer")
+        self.outer = self.kind(model_dim, dtype=dtype, name="outer")
         self.dropout.build((None, None, self.feed_forward_dim))
         self.outer.build((None, None, self.feed_forward_dim))
 

@@ -14,12 +14,8 @@ from t2t_keras.types import Shape
 class Pooling(keras.layers.Layer):
     """A weighted sum of the positions; a subclass defines their weights.
 
-    Call arguments:
-        x: [batch, length, model_dim].
-        mask: bool [batch, length], False on padding; None: no padding. Keras passes the mask of x.
-
-    Returns:
-        [batch, model_dim] in the compute dtype, zeros for a row of padding; the sum is in float32.
+    x is [batch, length, model_dim]; its mask, which Keras passes, is bool [batch, length], False on
+    padding. The result is [batch, model_dim] in the compute dtype; the sum is in float32.
     """
 
     def __init__(self, **kwargs):
@@ -32,7 +28,7 @@ class Pooling(keras.layers.Layer):
         return self.pool(x, real)
 
     def pool(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-        """Pools x [batch, length, model_dim]: [batch, model_dim]; `real`: bool [batch, length]."""
+        """Returns [batch, model_dim]; `real`, bool [batch, length], is False on padding."""
         weights = self.position_weights(x, real)
         pooled = tf.einsum("bl,bld->bd", weights, tf.cast(x, tf.float32))
         return tf.cast(pooled, self.compute_dtype)
@@ -50,7 +46,7 @@ class Pooling(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class MeanPooling(Pooling):
-    """The mean over the positions that are not masked; arguments and result: see `Pooling`.
+    """The mean over the positions that are not masked; see `Pooling`.
 
     Example:
         >>> x = tf.constant([[[1.0], [3.0], [8.0]]])
@@ -65,9 +61,7 @@ class MeanPooling(Pooling):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class FirstPooling(Pooling):
-    """The first position that is not masked, as in BERT (Devlin et al. 2019).
-
-    Arguments and result: see `Pooling`.
+    """The first position that is not masked, as in BERT (Devlin et al. 2019); see `Pooling`.
 
     Example:
         >>> layers.FirstPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()
@@ -80,9 +74,7 @@ class FirstPooling(Pooling):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class AttentionPooling(Pooling):
-    """A mean with learned weights: softmax(x·w) over the positions that are not masked.
-
-    Arguments and result: see `Pooling`.
+    """A mean with weights softmax(x·w), w learned, over unmasked positions; see `Pooling`.
 
     Example:
         >>> layers.AttentionPooling()(tf.ones([2, 7, 32])).shape
@@ -104,9 +96,7 @@ class AttentionPooling(Pooling):
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class MaxPooling(Pooling):
-    """The largest value of each dimension over the positions that are not masked.
-
-    Arguments and result: see `Pooling`.
+    """The largest value of each dimension over unmasked positions; see `Pooling`.
 
     Example:
         >>> layers.MaxPooling()(tf.constant([[[1.0], [3.0], [8.0]]])).numpy()

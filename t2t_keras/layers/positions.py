@@ -1,17 +1,14 @@
-"""Position embeddings (paper, section 3.5; learned ones: Table 3, row E).
-
-Those that act in self-attention are in `variants.positions`.
-"""
+"""Position embeddings (paper, section 3.5); learned ones and others are in `variants.positions`."""
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.errors import InputError
 from t2t_keras.layers.basic import SequenceLayer
-from t2t_keras.layers.value_checks import length_check, row_integers, row_mask
-from t2t_keras.types import Array, Shape
+from t2t_keras.layers.value_checks import row_integers, row_mask
+from t2t_keras.types import Array
 
 
 class PositionEmbedding(SequenceLayer):
@@ -68,11 +65,9 @@ class PositionEmbedding(SequenceLayer):
     def adjust_scores(self, scores: tf.Tensor, query: tf.Tensor, distance: tf.Tensor) -> tf.Tensor:
         """Returns the scores of attention, changed by the distance of query and key.
 
-        Args:
-            scores: [..., heads, query, key], before the softmax.
-            query: [..., heads, query, key_dim].
-            distance: integers [..., query, key], position of the key - position of the query; its
-                outer axes may be 1. Masked pairs have any distance.
+        Scores are [..., heads, query, key], before the softmax, queries [..., heads, query,
+        key_dim]. The distance, integers [..., query, key], is the position of the key - that of the
+        query; its outer axes may be 1. Masked pairs have any distance.
         """
         del query, distance
         return scores
@@ -80,10 +75,7 @@ class PositionEmbedding(SequenceLayer):
     def adjust_context(self, context, weights: tf.Tensor, distance: tf.Tensor) -> tf.Tensor:
         """Returns the result of attention, [..., heads, query, value_dim], changed by the distance.
 
-        Args:
-            context: [..., heads, query, value_dim].
-            weights: [..., heads, query, key], the attention weights.
-            distance: as for `adjust_scores`.
+        Attention weights are [..., heads, query, key].
         """
         del weights, distance
         return context
@@ -114,10 +106,7 @@ def require_rows(x, name="x"):
 
 
 def require_places(x, positions, mask):
-    """Returns the positions and the mask of embedded tokens x as tensors; None: None.
-
-    Raises InputError for another shape or kind than `PositionEmbedding` describes.
-    """
+    """Returns positions and mask of x as tensors; refuses other than `PositionEmbedding` takes."""
     require_rows(x)
     positions = row_integers("positions", positions, x, broadcast=True)
     return positions, row_mask("mask", mask, x)
@@ -134,14 +123,9 @@ def positions_of(length, sequences):
 
 
 def of_real_positions(encodings, mask):
-    """Returns the encoding of each position, if padding is not counted as a position.
+    """Returns encodings [length, model_dim] of positions 0, 1, 2, … without padding as one.
 
-    Args:
-        encodings: [length, model_dim], of positions 0, 1, 2, ….
-        mask: bool [batch, length], False on padding; None: no padding.
-
-    Returns:
-        [batch, length, model_dim]; without a mask the encodings themselves.
+    They are [batch, length, model_dim] for a mask [batch, length]; for None the encodings.
     """
     return encodings if mask is None else tf.gather(encodings, _count(mask))
 
@@ -158,12 +142,9 @@ def distances(query_positions, key_positions):
 
 
 def step_distances(beam_history, position):
-    """Returns `distances` of a decoding step's hypotheses, [beams, slots], to the KV cache's slots.
+    """Returns `distances` of a step's hypotheses to the KV cache's slots, [beams, steps · beams].
 
-    Args:
-        beam_history: integers [batch, beams, steps]; slots are steps · beams, the beams varying
-            fastest.
-        position: int32 [], of the step.
+    The step is at a position, int32 []; see `attention.cache_mask`.
     """
     beams, steps = beam_history.shape[1], tf.shape(beam_history)[2]
     return distances(tf.fill([beams], position), tf.range(steps * beams) // beams)
@@ -200,74 +181,3 @@ class SinusoidalPositions(PositionEmbedding):
         waves = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)  # [..., model_dim / 2, 2]
         shape = [*keras.ops.shape(angles)[:-1], 2 * even.shape[0]]
         return tf.reshape(waves, shape)[..., :model_dim]  # sine and cosine alternate
-
-
-@keras.saving.register_keras_serializable(package="t2t_keras")
-class LearnedPositions(PositionEmbedding):
-    """Adds a learned vector for each position (Table 3, row E).
-
-    Args:
-        max_positions: number of positions that have a vector.
-
-    Call arguments and result: see `PositionEmbedding`.
-
-    Raises:
-        InputError: if a row is longer than max_positions and its length is known before the graph
-            runs.
-        tf.errors.InvalidArgumentError: if a row is longer and its length is not known, or if a
-            position is max_positions or more. XLA does not check given positions.
-
-    Example:
-        >>> layers.LearnedPositions(max_positions=512)(tf.zeros([2, 7, 32])).shape
-        TensorShape([2, 7, 32])
-    """
-
-    in_ctranslate2 = True
-
-    def __init__(self, max_positions: int, **kwargs):
-        super().__init__(**kwargs)
-        self.max_positions = require_whole_number("max_positions", max_positions)
-
-    @classmethod
-    def from_transformer(cls, config, **kwargs) -> "LearnedPositions":
-        return cls(config.max_positions, **kwargs)
-
-    @staticmethod
-    def count_weights(config) -> int:
-        return config.max_positions * config.model_dim
-
-    def build(self, input_shape: Shape) -> None:
-        model_dim = input_shape[-1]
-        self.table = self.add_weight(
-            name="table",
-            shape=(self.max_positions, model_dim),
-            initializer=keras.initializers.RandomNormal(stddev=model_dim**-0.5),
-        )
-
-    def call(self, x: tf.Tensor, positions=None, mask=None) -> tf.Tensor:
-        positions, mask = require_places(x, positions, mask)
-        table = tf.cast(self.table, x.dtype)
-        if positions is None:
-            return x + of_real_positions(self._first_rows(table, x.shape[1], x), mask)
-        check = tf.debugging.assert_less(
-            positions,
-            tf.cast(self.max_positions, positions.dtype),
-            message="A sequence is longer than the learned positions: cut it, raise "
-            "max_positions, or use sinusoidal positions.",
-        )
-        with tf.control_dependencies([check] if check is not None else []):
-            return x + tf.gather(table, positions)
-
-    def _first_rows(self, table, length, x):
-        """Returns the rows of the table for x [batch, length, model_dim]: [length, model_dim]."""
-        check = length_check(
-            "sequences", tf.shape(x)[1] if length is None else length, self.max_positions
-        )
-        if length is not None and length > self.max_positions:
-            raise InputError(f"{check.before}{length}{check.after}")
-        with tf.control_dependencies([check.require()] if length is None else []):
-            # XLA, which drops the check, refuses the slice.
-            return tf.slice(table, [0, 0], [tf.shape(x)[1], self.table.shape[1]])
-
-    def get_config(self) -> dict:
-        return super().get_config() | {"max_positions": self.max_positions}

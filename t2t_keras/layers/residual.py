@@ -20,12 +20,8 @@ class Residual(SequenceLayer):
         dropout: P_drop, rate at which the sub-layer's output is dropped in training.
         epsilon: added to the variance in the layer norm.
 
-    Call arguments:
-        x: [..., model_dim], the input of the connection.
-        y: [..., model_dim], the output of the sub-layer, or None.
-
-    Returns:
-        [..., model_dim]: with y the output of the connection, else the input of the sub-layer.
+    Of x, the input of the connection, it returns the input of the sub-layer, and with the output y
+    of the sub-layer the output of the connection; all are [..., model_dim].
     """
 
     def __init__(self, dropout: float = 0.1, epsilon: float = 1e-6, **kwargs):
@@ -43,12 +39,8 @@ class Residual(SequenceLayer):
     def around(self, x: tf.Tensor, sublayer: Callable) -> tf.Tensor | tuple:
         """Returns the output of the connection around a sub-layer, and its further results.
 
-        Args:
-            x: [..., model_dim].
-            sublayer: function of [..., model_dim], to [..., model_dim] or a tuple that begins so.
-
-        Returns:
-            [..., model_dim], or a tuple of it and the rest of the sub-layer's.
+        Both x and the result are [..., model_dim]; if a sub-layer returns a tuple that begins with
+        it, so does the connection.
         """
         y = sublayer(self(x))
         return (self(x, y[0]), *y[1:]) if isinstance(y, tuple) else self(x, y)
@@ -67,7 +59,7 @@ class PostNorm(Residual):
     """Post-norm, x ← LayerNorm(x + Dropout(Sublayer(x))), as in the paper (sections 3.1 and 5.4).
 
     Sum and norm are computed in float32 with any dtype policy, without rounding between them.
-    Arguments and results are as for `Residual`: dropout, epsilon.
+    Arguments and results are as for `Residual`.
 
     Example:
         >>> residual, sublayer = layers.PostNorm(), layers.FeedForward(128)

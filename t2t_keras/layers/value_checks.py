@@ -24,7 +24,7 @@ _RAISED = re.compile(
 class Limit(NamedTuple):
     """The allowed values of integers."""
 
-    size: int  # int; the values are 0 to size - 1
+    size: int  # the values are 0 to size - 1
     owner: str  # of the size, such as "the vocabulary has 1000 ids"
     fix: str  # advice for values outside the range
 
@@ -117,10 +117,7 @@ def as_mask(mask):
 
 
 def row_mask(name, mask, x, rows="x"):
-    """Returns the mask of rows x [batch, length, ...] as bool [batch, length]; None: None.
-
-    Raises InputError for another shape, as far as it is known, or kind.
-    """
+    """Returns the mask of rows x [batch, length, ...] as bool [batch, length]; refuses others."""
     if mask is None:
         return None
     require_dense(name, mask)
@@ -218,11 +215,8 @@ def _checks(limits, max_length, values):
 def checked(limits, max_length, inputs, labels=None):
     """Checks inputs and labels and returns them; eager code raises an InputError.
 
-    Args:
-        limits: {name of ids, or "labels": `Limit`, or None: no limit}.
-        max_length: int, number of learned positions, or None.
-        inputs: a dict of tensors by name, or only source_ids.
-        labels: tensor, or None.
+    `limits` are {name of ids, or "labels": `Limit`, or None}, `max_length` the number of learned
+    positions, or None. Inputs are a dict of tensors, or only source_ids.
     """
     values = inputs if isinstance(inputs, dict) else {"source_ids": inputs}
     for name, value in (values | {"labels": labels}).items():

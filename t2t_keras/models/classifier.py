@@ -20,13 +20,7 @@ from t2t_keras.models.transformer import Encoder
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class WordDropout(keras.layers.Layer):
-    """Replaces some ids by padding in training (Iyyer et al. 2015); attention then skips them.
-
-    Args:
-        rate: fraction of the ids, at least 0 and less than 1.
-
-    Call arguments and result: ids, int [batch, length], 0 on padding; training, whether to drop.
-    """
+    """Replaces ids [batch, length] by padding in training, at a rate (Iyyer et al. 2015)."""
 
     def __init__(self, rate, **kwargs):
         super().__init__(**kwargs)
@@ -66,7 +60,7 @@ class TransformerClassifier(TrainableModel):
     with their length, not with its square.
 
     Args:
-        config: `TransformerConfig`, or its fields as a dict; `num_decoder_layers` has no effect.
+        config: its `num_decoder_layers` has no effect.
         classes: number of classes, at least 2.
         pooling: "mean" or "max" over all positions that are not padding, "first" for the first of
             them, or "attention" for a mean with learned weights.
@@ -82,9 +76,8 @@ class TransformerClassifier(TrainableModel):
         Logits of the classes, float32 [batch, classes].
 
     Raises:
-        InputError: if an argument is out of its range, sequences have length 0, a loss takes
-            probabilities, or ids or labels that `fit`, `evaluate`, `predict` or a call can see are
-            out of their range.
+        InputError: if an argument is out of its range, a loss takes probabilities, or for inputs
+            that a `Transformer` refuses.
 
     Example:
         >>> config = t2t.TransformerConfig.tiny(vocab_size=8000)

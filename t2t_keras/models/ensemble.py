@@ -7,14 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
-from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
-from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.lora import merge_lora
-from t2t_keras.models.search_steps import FixedSettings, require_own_steps
+from t2t_keras.models.search_steps import CombinedModel, require_own_steps
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import ENSEMBLE_MEANS
 from t2t_keras.types import Array
@@ -22,7 +19,7 @@ from t2t_keras.types import Array
 _OF_MEMBERS = "config", "input_signature", "encode", "initial_state", "step", "reorder"
 
 
-class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
+class Ensemble(CombinedModel):
     """Several models with the same vocabulary, whose predictions are averaged. It is not trained.
 
     Args:
@@ -31,12 +28,8 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         mean: "probabilities", (1 / n) · Σ P_i(y); or "log_probabilities", P(y) ∝ Π P_i(y)^(1/n),
             in which one member can make a token unlikely.
 
-    Call arguments:
-        inputs, return_attention_weights: as for a `Transformer`.
-
-    Returns:
-        log P of the next token, float32 [batch, target, vocab_size]; with it, if asked for, the
-        `AttentionWeights` of the first member.
+    Call arguments are as for `Transformer`. It returns log P of the next token, float32 [batch,
+    target, vocab_size]; with it, if asked for, the `AttentionWeights` of the first member.
 
     Raises:
         InputError: if there is no member, a member is another kind of model or overrides `call`
@@ -71,21 +64,6 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
     def __reduce__(self):
         return Ensemble, (list(self.members), self.mean)  # for pickle
 
-    @property
-    def config(self) -> TransformerConfig:
-        """The `TransformerConfig` of the first member."""
-        return self.members[0].config
-
-    @property
-    def input_signature(self):
-        """The inputs that a call needs, see `Transformer.input_signature`."""
-        return self.members[0].input_signature
-
-    @property
-    def max_length(self) -> int | None:
-        """The longest sequence that all members can read; None without a limit."""
-        return min((m.max_length for m in self.members if m.max_length), default=None)
-
     def call(self, inputs: dict, return_attention_weights: bool = False) -> Any:
         first, *others = self.members
         logits, weights = first(inputs, return_attention_weights=True)
@@ -97,7 +75,7 @@ class Ensemble(FixedSettings, keras_compat.SavedSignature, keras.Model):
         return tuple(member.encode(source_ids) for member in self.members)
 
     def initial_state(self, memory: tuple, beams: int) -> tuple:
-        """Returns the state of `beams` hypotheses, an int, without a token."""
+        """Returns the state of `beams` hypotheses without a token."""
         pairs = zip(self.members, memory, strict=True)
         return tuple(member.initial_state(its, beams) for member, its in pairs)
 

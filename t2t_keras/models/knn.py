@@ -20,23 +20,23 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from t2t_keras import keras_compat, ops
+from t2t_keras import ops
 from t2t_keras.errors import InputError
-from t2t_keras.models.search_steps import FixedSettings, require_hidden_step, require_own_steps
+from t2t_keras.models.search_steps import CombinedModel, require_hidden_step, require_own_steps
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.ops.top_k import top_k
 from t2t_keras.settings import KNNSettings
 
 
-class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
+class KNNTransformer(CombinedModel):
     """A trained model whose predictions are interpolated with a datastore's.
 
     It replaces a `Transformer` in searches, scores and exports. It cannot be trained: train
     the model, and build the datastore again.
 
     Args:
-        model: `Transformer`, trained.
-        datastore: `Datastore` of the model, from `build_datastore`.
+        model: trained.
+        datastore: that of the model, from `build_datastore`.
         k: nearest keys that predict.
         temperature: T, in the unit of squared distances; lower values favor the nearest keys.
         interpolation: λ, the weight of the datastore, at least 0 and less than 1; 0: only the
@@ -45,12 +45,8 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
             model_dim bytes for each sentence of a batch. Reading them takes most of the additional
             time of kNN-MT.
 
-    Call arguments:
-        inputs, return_attention_weights: as for the model.
-
-    Returns:
-        log P of the next token, float32 [batch, target, vocab_size]; with it, if asked for, the
-        model's `AttentionWeights`.
+    Call arguments are as for the model. It returns log P of the next token, float32 [batch, target,
+    vocab_size]; with it, if asked for, the model's `AttentionWeights`.
 
     Raises:
         InputError: if a setting is out of its range or replaced, or the datastore does not fit the
@@ -98,19 +94,8 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
     # What a `Transformer` has: the model's own results, with a `_Subset` of the datastore.
 
     @property
-    def config(self):
-        """The model's `TransformerConfig`."""
-        return self.model.config
-
-    @property
-    def input_signature(self):
-        """The inputs that a call needs, see `Transformer.input_signature`."""
-        return self.model.input_signature
-
-    @property
-    def max_length(self):
-        """The longest sequence that the model can read; None without a limit."""
-        return self.model.max_length
+    def members(self):
+        return [self.model]
 
     def call(self, inputs, return_attention_weights=False):
         hidden, weights = self.model(inputs, return_hidden=True, return_attention_weights=True)
@@ -175,10 +160,9 @@ class KNNTransformer(FixedSettings, keras_compat.SavedSignature, keras.Model):
         )
 
     def _interpolate(self, hidden, logits, subset):
-        """Returns log P(y | h), float32 [batch, rows, vocab].
+        """Returns log P(y | h), float32 [batch, rows, vocab] as the model's logits.
 
-        Args: hidden [batch, rows, model_dim], h; the model's logits, float32 [batch, rows, vocab];
-        subset, a `_Subset`.
+        `hidden` is h, [batch, rows, model_dim].
         """
         batch, rows = tf.unstack(tf.shape(logits)[:2])
         # -|h - h_i|² but for |h|², which is the same for all keys: the softmax does not depend on
@@ -225,10 +209,9 @@ class Datastore(NamedTuple):
 
 
 def build_datastore(model: Transformer, batches: tf.data.Dataset) -> Datastore:
-    """Returns the `Datastore` of a text, by one pass of a `Transformer` over it.
+    """Returns the `Datastore` of a text, by one pass of a trained model over it.
 
     Args:
-        model: `Transformer`, trained.
         batches: `(inputs, labels, ...)` as `fit` takes them, one pair in each row; rows without a
             token are left out.
 
@@ -284,15 +267,10 @@ class TfIdfRetriever(keras.layers.Layer):
         self.built = True
 
     def retrieve(self, query_ids: tf.Tensor, count: int) -> tf.Tensor:
-        """Finds the texts most similar to each query.
+        """Returns the texts most similar to each query, int32 [batch, length], 0 on padding.
 
-        Args:
-            query_ids: int32 [batch, length], 0 on padding.
-            count: int.
-
-        Returns:
-            Indices of `count` texts, int32 [batch, count], most similar first; ties: the lowest
-            first.
+        They are the indices of `count` texts, int32 [batch, count], most similar first; ties: the
+        lowest first.
         """
         batch, length = tf.unstack(tf.shape(query_ids))
         rows = tf.tile(tf.range(batch)[:, tf.newaxis], [1, length])
@@ -312,14 +290,7 @@ class TfIdfRetriever(keras.layers.Layer):
 
 
 def add_buffer(layer, name, value, dtype):
-    """Adds a weight that is never trained, but saved and exported, and returns it.
-
-    Args:
-        layer: `keras.layers.Layer`.
-        name: str.
-        value: array of any shape.
-        dtype: str, under any dtype policy.
-    """
+    """Adds a weight that is never trained, but saved and exported, in a dtype, and returns it."""
     value = np.asarray(value, dtype)
     weight = layer.add_weight(
         name=name,

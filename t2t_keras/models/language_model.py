@@ -6,32 +6,30 @@ its left column: masked self-attention and a feed-forward network, N times. Trai
 which computes all positions; a search uses `initial_state`, `step` and `reorder`.
 """
 
-import dataclasses
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import Sequences
 from t2t_keras.layers.basic import Dropout
-from t2t_keras.layers.value_checks import Limit, require_sequences
+from t2t_keras.layers.value_checks import Limit
 from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.trainable_model import TrainableModel
-from t2t_keras.models.transformer import DecoderState, Encoder, sequences_of
+from t2t_keras.models.transformer import DecoderState, Encoder, TokenModel, sequences_of
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class TransformerLM(TrainableModel):
+class TransformerLM(TokenModel):
     """Decoder-only Transformer; by default one matrix embeds the tokens and gives the logits.
 
     The weights exist as soon as the model is made.
 
     Args:
-        config: `TransformerConfig`, or its fields as a dict; `num_decoder_layers` is the number of
-            layers, and the fields of an encoder have no effect.
+        config: `num_decoder_layers` is the number of layers; the fields of an encoder have no
+            effect.
 
     Call arguments:
         inputs: dict of int32 tensors, 0 on padding:
@@ -40,17 +38,11 @@ class TransformerLM(TrainableModel):
                 the number of each position's text, from 1, and each position within its text,
                 from 0.
         training: whether to apply dropout; `fit` passes True.
-        return_attention_weights: whether to return the attention weights as well.
-        return_hidden: whether to return the decoder's output, [batch, length, model_dim], instead
-            of the logits.
+        return_attention_weights, return_hidden: as for `Transformer`, whose errors are raised.
 
     Returns:
         Logits of the next token, float32 [batch, length, vocab_size]; with them, if asked for,
         float32 [batch, layers, heads, length, length].
-
-    Raises:
-        InputError: if the config is invalid, sequences have length 0, or ids or labels that `fit`,
-            `evaluate`, `predict` or a call can see are outside of the vocabulary.
 
     Example:
         >>> tokenizer = t2t.train_tokenizer("wordpiece", ["a house", "a dog"] * 9, vocab_size=280)
@@ -93,7 +85,7 @@ class TransformerLM(TrainableModel):
             )
         self.require_in_range(inputs)
         rows = sequences_of(inputs, "target")
-        x = self._embed(inputs["target_ids"], rows)
+        x = self._embed(inputs["target_ids"], self.embedding, self.positions, rows)
         # hidden: [batch, length, model_dim]
         hidden, weights = self.decoder(x, rows, return_attention_weights=True)
         output = hidden if return_hidden else self.output_projection.logits(hidden)
@@ -102,45 +94,27 @@ class TransformerLM(TrainableModel):
         attention = self.decoder.layers[0].attention
         return output, attention.full_weights(weights, tf.shape(hidden)[1])
 
-    def _embed(self, ids, sequences):
-        """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
-        require_sequences(ids)
-        x = self.positions(self.embedding(ids), sequences.positions, mask=sequences.mask)
-        return self.embedding_dropout(x)
-
     def encode(self, prompt_ids: tf.Tensor) -> tf.Tensor:
         """Returns what a search must know of prompts, int32 [batch, length]: only their number."""
         return tf.shape(prompt_ids)[0]
 
     def initial_state(self, batch: int | tf.Tensor, beams: int) -> DecoderState:
-        """Returns the state of hypotheses that have no token yet.
-
-        Args:
-            batch: int or int32 scalar, prompts; from `encode`.
-            beams: hypotheses of each prompt.
-        """
-        caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
-        history = tf.zeros([batch, beams, 0], ops.index_dtype())
-        return DecoderState((), history, caches, tf.constant(0))
+        """Returns the state of `beams` hypotheses of each prompt, which have no token yet."""
+        return self._empty_state((), batch, beams)
 
     def step(self, ids: tf.Tensor, state: DecoderState) -> tuple[tf.Tensor, DecoderState]:
         """Reads ids, int32 [batch, beams], the newest token of every hypothesis.
 
-        Returns:
-            Logits of the next token, float32 [batch, beams, vocab_size], and the new state.
+        Returns logits of the next token, float32 [batch, beams, vocab_size], and the new state.
         """
         _, history, caches, num_steps = state
         history, view = self._attentions[0].step_view(history, num_steps)
         # [batch, beams, model_dim]: beams take the place of length
-        x = self._embed(ids, Sequences(positions=num_steps))
+        rows = Sequences(positions=num_steps)
+        x = self._embed(ids, self.embedding, self.positions, rows)
         hidden, caches = self.decoder.step(x, caches, view)
         state = DecoderState((), history, caches, num_steps + 1)
         return self.output_projection.logits(hidden), state
-
-    def reorder(self, state: DecoderState, parents: tf.Tensor) -> DecoderState:
-        """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
-        history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
-        return state._replace(beam_history=history)
 
     def with_room(self, state: DecoderState, steps: tf.Tensor, round_up=None) -> DecoderState:
         """Returns a state with room for further steps, see `Transformer.with_room`."""
@@ -151,8 +125,6 @@ class TransformerLM(TrainableModel):
         return [layer.attention for layer in self.decoder.layers]
 
     # What training, saving and exports ask a model for.
-
-    labels_are_sequences = True
 
     @property
     def max_length(self) -> int | None:
@@ -174,11 +146,3 @@ class TransformerLM(TrainableModel):
     def output_matrix(self):
         """The matrix [vocab_size, model_dim] of the output projection, for a fused loss."""
         return self.output_projection.matrix
-
-    @property
-    def output_bias(self):
-        """The bias [vocab_size] of the logits, or None, for a fused loss."""
-        return self.output_projection.bias
-
-    def get_config(self) -> dict:
-        return super().get_config() | {"config": dataclasses.asdict(self.config)}

@@ -23,7 +23,7 @@ def enable_lora(model: keras.Model, rank: int, lora_alpha: float | None = None) 
     classifier, set its `trainable`. Compile the model afterward.
 
     Args:
-        model: `Transformer`, `TransformerClassifier`, or any built Keras model with `Linear`s.
+        model: any built Keras model with `Linear`s.
         rank: columns of A; 4 to 64 are usual.
         lora_alpha: α, the weight of A B is α / rank; rank if None.
 

@@ -20,7 +20,7 @@ def make_attention(config, **kwargs):
 
 
 def _heads(config, **kwargs):
-    """Returns the arguments of multi-head attention; kwargs are dtype and name."""
+    """Returns the arguments of multi-head attention."""
     return kwargs | {
         "num_heads": config.num_heads,
         "key_dim": config.key_dim,

@@ -7,10 +7,28 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.basic import Linear, has_form
 
 
-class FixedSettings:
-    """Base of a model whose settings, `fixed`, are set once: a search's graphs hold them."""
+class CombinedModel(keras_compat.SavedSignature, keras.Model):
+    """Base of a model that searches instead of its trained `members`, whose results it combines.
+
+    Its settings, `fixed`, are set once: a search's graphs hold them.
+    """
 
     fixed = ()
+
+    @property
+    def config(self):
+        """The `TransformerConfig` of the first member."""
+        return self.members[0].config
+
+    @property
+    def input_signature(self):
+        """The inputs that a call needs, see `Transformer.input_signature`."""
+        return self.members[0].input_signature
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest sequence that all members can read; None without a limit."""
+        return min((m.max_length for m in self.members if m.max_length), default=None)
 
     def __setattr__(self, name, value):
         if name in self.fixed and name in vars(self):

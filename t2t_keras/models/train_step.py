@@ -4,9 +4,11 @@ It differs from Keras's in three ways.
 
 - It can split the batch into micro-batches (gradient accumulation). Losses and gradients are sums,
   which are divided once, by the tokens of the global batch.
-- Its objective, which `compile` chooses, may be a loss that is fused with the output projection:
-  it gets the decoder's output instead of logits, which then exist only in chunks
-  (`FusedObjective`). Keras computes any other loss and metrics (`objectives.KerasObjective`).
+- Its objective, which `compile` chooses by `fuses`, is a function (model, micro_batch, training) →
+  (loss, tokens, outputs): the sum of the losses, what the sums of all micro-batches and replicas
+  are divided by together, once, and what metrics take. `fused_objective` has a loss that is fused
+  with the output projection: it gets the decoder's output instead of logits, which then exist only
+  in chunks. `keras_objective` lets Keras compute any other loss and metrics.
 - On a GPU XLA compiles it, see `compiled_steps`: forward and backward pass, and on one device the
   update. Keras cannot compile the sum of gradients over several devices.
 """
@@ -20,7 +22,7 @@ import tensorflow as tf
 from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError, require_whole_number
 from t2t_keras.layers import value_checks
-from t2t_keras.models.objectives import KerasObjective, penalties, rows_of
+from t2t_keras.layers.basic import has_form
 
 SETTINGS = ("micro_batches", "parallel_micro_batches")
 
@@ -91,13 +93,9 @@ class TrainStep:
     def _differentiate(self, size, micro_batch):
         """Computes the sum of a micro-batch's losses, and its gradients.
 
-        Args:
-            size: float32 scalar, by which the gradients are divided.
-            micro_batch: (inputs, labels, sample_weight).
-
         Returns:
             The sum of the losses and the weight of their tokens, float32 scalars; the gradients of
-            the sum times the loss scale of mixed_float16, a list; the outputs that metrics take.
+            the sum / size, times the loss scale of mixed_float16; the outputs that metrics take.
         """
         with tf.GradientTape() as tape:
             loss, tokens, outputs = self.objective(self, micro_batch)
@@ -112,11 +110,7 @@ class TrainStep:
     def _update(self, gradients, tokens, size):
         """Updates the weights by the gradients of the mean over the global batch.
 
-        Args:
-            gradients: list of the gradients of this replica's sum / size; some may be None or
-                sparse.
-            tokens: float32 scalar, the weight of this replica's tokens.
-            size: float32 scalar, a divisor that keeps the gradients of float16 in range.
+        Gradients and tokens are those of this replica, from `_differentiate`.
         """
         factor = tf.math.divide_no_nan(size, *keras_compat.sum_over_replicas([tokens]))
         self.optimizer.apply(ops.scale_gradients(gradients, factor), self.trainable_variables)
@@ -132,7 +126,7 @@ class TrainStep:
         """Adds a batch (inputs, labels, sample_weight) to loss and metrics of an evaluation."""
         batch = keras.utils.unpack_x_y_sample_weight(self._checked(data))
         needs_hidden = self.fuses_loss and self.loss_is_fused_only
-        objective = self.objective if needs_hidden else KerasObjective()
+        objective = self.objective if needs_hidden else keras_objective
         loss, tokens, outputs = objective(self, batch, training=False)
         return self._report(loss, tokens, [batch], [outputs])
 
@@ -140,30 +134,113 @@ class TrainStep:
         return super().predict_step(self._checked(data))
 
 
-class FusedObjective:
-    """A loss with `from_hidden`; the metrics take its `ops.LossTerms` instead of logits.
+# The objectives ----------------------------------------------------------------------------------
 
-    Args:
-        computes_argmax: whether a metric needs the most probable tokens.
+
+def defines_alone(owner, form):
+    """Whether a class gives a form of its own, and for the methods has those of a class above."""
+    return has_form(owner, form) and form in getattr(owner, "_defined_alone", ())
+
+
+def fuses(model, metrics, loss_weights):
+    """Whether a compiled model's step, with all metrics, may use the loss's `from_hidden`.
+
+    It needs a fast form of three things: `output_matrix` stands for a model's `call`, `from_hidden`
+    for a loss's, and `values_from_terms` for a metric's `values`.
+
+    Raises:
+        InputError: if the step may not, but the loss defines nothing but `from_hidden` anew.
     """
-
-    def __init__(self, computes_argmax):
-        self.computes_argmax = computes_argmax
-
-    def __call__(self, model, micro_batch, training=True):
-        """Returns the loss's sum over a micro-batch, the weight of its tokens, and `LossTerms`."""
-        inputs, labels, sample_weight = micro_batch
-        hidden = model(inputs, training=training, return_hidden=True)  # [batch, target, model_dim]
-        terms = model.loss.from_hidden(
-            labels,
-            tf.cast(hidden, model.compute_dtype),
-            tf.convert_to_tensor(model.output_matrix),
-            sample_weight,
-            compute_argmax=self.computes_argmax,
-            bias=model.output_bias,
+    lacking = [metric for metric in metrics if not has_form(metric, "values_from_terms")]
+    if not has_form(model.loss, "from_hidden"):
+        return False
+    if has_form(model, "output_matrix") and loss_weights is None and not lacking:
+        return True
+    if defines_alone(model.loss, "from_hidden"):
+        raise InputError(
+            f"{type(model.loss).__name__} defines from_hidden, but this model, its metrics or "
+            "loss_weights need a loss of logits: define sum_and_tokens or call as well."
         )
-        loss, tokens = tf.cast(terms.loss, tf.float32), tf.cast(terms.tokens, tf.float32)
-        return loss + penalties(model, tokens), tokens, terms
+    return False
+
+
+def fused_objective(model, micro_batch, training=True, *, computes_argmax):
+    """Returns the loss's sum over a micro-batch, the weight of its tokens, and `ops.LossTerms`.
+
+    The loss has `from_hidden`. The metrics take its terms instead of logits; `computes_argmax` says
+    whether one needs the most probable tokens.
+    """
+    inputs, labels, sample_weight = micro_batch
+    hidden = model(inputs, training=training, return_hidden=True)  # [batch, target, model_dim]
+    terms = model.loss.from_hidden(
+        labels,
+        tf.cast(hidden, model.compute_dtype),
+        tf.convert_to_tensor(model.output_matrix),
+        sample_weight,
+        compute_argmax=computes_argmax,
+        bias=model.output_bias,
+    )
+    loss, tokens = tf.cast(terms.loss, tf.float32), tf.cast(terms.tokens, tf.float32)
+    return loss + penalties(model, tokens), tokens, terms
+
+
+def keras_objective(model, micro_batch, training=True):
+    """Returns the sum of any loss over a micro-batch, its divisor, and the logits, as Keras does.
+
+    Sum / divisor is the mean. The divisor is the number or the weight of the elements that count;
+    for `LabelSmoothedCrossEntropy` it is the weight of the tokens.
+
+    Raises:
+        InputError: for a loss that returns one number, such as a masked mean, with several
+            micro-batches or devices: its divisor is unknown.
+    """
+    inputs, labels, sample_weight = micro_batch
+    logits = keras_compat.call(model, inputs, training)
+    parts = model.distribute_strategy.num_replicas_in_sync
+    parts *= model.micro_batches if training else 1
+    has_own_loss = type(model).compute_loss is not keras.Model.compute_loss
+    if not has_own_loss:
+        total, divisor = _loss_sum(model, labels, logits, sample_weight, parts)
+        if divisor is not None:
+            return total + penalties(model, divisor), divisor, logits
+    if parts > 1 and (has_own_loss or model.loss is not None):
+        where = "micro_batches above 1" if model.micro_batches > 1 else "several devices"
+        raise InputError(
+            f"The loss returns one number for a batch, or none, so {where} cannot weight the parts "
+            "by their tokens: give `compile` a loss that returns one number for each row or token, "
+            "which Keras averages. LabelSmoothedCrossEntropy and ignore_class leave tokens out."
+        )
+    rows = tf.cast(rows_of(micro_batch), tf.float32)
+    loss = keras_compat.compute_loss(model, inputs, labels, logits, sample_weight, training)
+    return tf.cast(loss, tf.float32) * rows, rows, logits
+
+
+def _loss_sum(model, labels, logits, sample_weight, parts):
+    """Returns the sum of the compiled loss and its divisor, or None for the divisor.
+
+    There is none if several losses are compiled, or the loss has no elements or its own `__call__`.
+    """
+    loss, factor = keras_compat.compiled_loss(model, labels, logits)
+    if loss is not None and has_form(loss, "sum_and_tokens"):
+        total, divisor = loss.sum_and_tokens(labels, logits, sample_weight)
+        divisor = tf.cast(divisor, tf.float32)
+    elif loss is not None and type(loss).__call__ is keras.losses.Loss.__call__:
+        total, divisor = keras_compat.loss_sum(loss, labels, logits, sample_weight, parts)
+    else:
+        return None, None
+    total = tf.cast(total, tf.float32)
+    return total if factor is None else total * factor, divisor
+
+
+def penalties(model, tokens):
+    """Returns tokens · the sum of `add_loss` and of regularizers; 0 if a part is empty."""
+    penalties = [tf.cast(tf.reduce_sum(penalty), tf.float32) for penalty in model.losses]
+    return tf.math.multiply_no_nan(tf.add_n(penalties), tokens) if penalties else 0.0
+
+
+def rows_of(batch):
+    """Returns the number of rows of the first tensor in a nest, int32 scalar."""
+    return tf.shape(next(x for x in keras.tree.flatten(batch) if x is not None))[0]
 
 
 def _size(batch):

@@ -11,8 +11,14 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers import value_checks
 from t2t_keras.layers.basic import HasFastForms, Rematerialized
 from t2t_keras.models.compiled_steps import CompiledSteps, DefaultSteps, is_default
-from t2t_keras.models.objectives import KerasObjective, defines_alone, fuses
-from t2t_keras.models.train_step import SETTINGS, FusedObjective, TrainStep
+from t2t_keras.models.train_step import (
+    SETTINGS,
+    TrainStep,
+    defines_alone,
+    fused_objective,
+    fuses,
+    keras_objective,
+)
 
 _wraps: Any = functools.wraps
 """Of any type: to a type checker, what `functools.wraps` returns is no method."""
@@ -126,7 +132,8 @@ class TrainableModel(
         computes_argmax = any(getattr(metric, "needs_argmax", False) for metric in announced)
         self.fuses_loss = fuses(self, announced, loss_weights)
         self.loss_is_fused_only = defines_alone(loss, "from_hidden")
-        self.objective = FusedObjective(computes_argmax) if self.fuses_loss else KerasObjective()
+        fused = functools.partial(fused_objective, computes_argmax=computes_argmax)
+        self.objective = fused if self.fuses_loss else keras_objective
 
     def require_in_range(self, inputs):
         """Raises InputError for ids out of range; only outside of graphs."""
@@ -259,9 +266,7 @@ _OF_PROBABILITIES = {
 def _require_logits(kind, things):
     """Raises InputError for Keras's losses and metrics of probabilities, wrong for logits.
 
-    Args:
-        kind: "loss" or "metric".
-        things: nest of losses or metrics, functions, or their names.
+    `things` is a nest of losses or metrics (`kind`), functions, or their names.
     """
     get, place = {
         "loss": (keras.losses.get, "keras.losses"),

@@ -17,13 +17,12 @@ from t2t_keras import keras_compat, ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import (
     KeyValue,
-    MaskedLayer,
     MultiHeadCrossAttention,
     Sequences,
     View,
     padding_mask,
 )
-from t2t_keras.layers.basic import Dropout, parts_of
+from t2t_keras.layers.basic import Dropout, MaskedLayer, parts_of
 from t2t_keras.layers.value_checks import Limit, require_sequences
 from t2t_keras.models import parts
 from t2t_keras.models.config import TransformerConfig
@@ -61,18 +60,12 @@ class EncoderLayer(ConfiguredLayer):
 
     With a causal attention it is the layer of a decoder alone, as in a language model.
 
+    Call arguments and results are as for `MultiHeadSelfAttention`, x being [batch, source,
+    model_dim].
+
     Args:
-        config: `TransformerConfig`.
+        config: as in all models, a `TransformerConfig`, or its fields.
         causal: whether a position attends only to itself and earlier ones.
-
-    Call arguments:
-        x: [batch, source, model_dim].
-        mask: bool [batch, source], False on padding, `Sequences` or `View`; see
-            `MultiHeadSelfAttention`. Keras passes the mask of x.
-        return_attention_weights: whether to return the weights as well.
-
-    Returns:
-        [batch, source, model_dim]; with it, if asked for, float32 [batch, heads, source, source].
 
     Example:
         >>> layer = t2t.models.EncoderLayer(t2t.TransformerConfig.tiny(vocab_size=100))
@@ -109,13 +102,7 @@ class EncoderLayer(ConfiguredLayer):
         return (x, weights) if return_attention_weights else x
 
     def step(self, x: tf.Tensor, cache: KeyValue, view: View) -> tuple[tf.Tensor, KeyValue]:
-        """Computes what `call` does for the newest position of every hypothesis.
-
-        Args: those of `MultiHeadSelfAttention.step`; the layer is causal.
-
-        Returns:
-            [batch, beams, model_dim], and the cache with one more step.
-        """
+        """Computes what `call` does for the newest position; see `MultiHeadSelfAttention.step`."""
         return self._sublayers(x, lambda x: self.attention.step(x, cache, view))
 
     def _sublayers(self, x, attend):
@@ -132,16 +119,9 @@ class EncoderLayer(ConfiguredLayer):
 class Encoder(ConfiguredLayer):
     """A stack of N `EncoderLayer`s.
 
-    Args:
-        config: `TransformerConfig`; its `num_encoder_layers` is N, or its `num_decoder_layers` of a
-            causal stack.
-        causal: as for `EncoderLayer`.
-
-    Call arguments: those of `EncoderLayer`.
-
-    Returns:
-        [batch, source, model_dim]; with it, if asked for, the attention weights of all layers,
-        float32 [batch, layers, heads, source, source].
+    N is `num_encoder_layers` of the config, of a causal stack `num_decoder_layers`. Arguments and
+    results are as for `EncoderLayer`; weights are of all layers, [batch, layers, heads, source,
+    source].
 
     Example:
         >>> encoder = t2t.models.Encoder(t2t.TransformerConfig.tiny(vocab_size=100))
@@ -191,16 +171,7 @@ class Encoder(ConfiguredLayer):
 class DecoderLayer(ConfiguredLayer):
     """Masked self-attention, attention to the encoder's output, feed-forward network.
 
-    Args:
-        config: `TransformerConfig`.
-
-    Call arguments:
-        x: [batch, target, model_dim].
-        memory: [batch, source, model_dim], the encoder's output.
-        x_mask, memory_mask: bool [batch, target] and [batch, source], False on padding,
-            `Sequences`, or the `View`s of self- and of cross-attention; see
-            `MultiHeadCrossAttention`. Keras passes the masks of x and memory.
-        return_attention_weights: whether to return the weights as well.
+    Call arguments are as for `MultiHeadCrossAttention`; memory is the encoder's output.
 
     Returns:
         [batch, target, model_dim]; with it, if asked for, float32 [batch, heads, target, target]
@@ -276,11 +247,7 @@ class DecoderLayer(ConfiguredLayer):
         )
 
     def _sublayers(self, x, attend_to_self, attend_to_memory):
-        """Returns x [batch, target, model_dim] after three sub-layers, and both attentions' values.
-
-        Both arguments are functions of [batch, target, model_dim]. They return the attention's
-        output and one more value, such as a cache or attention weights.
-        """
+        """Returns x after three sub-layers, and the second results of both attentions."""
         x, from_self = self.self_residual.around(x, attend_to_self)
         x, from_memory = self.cross_residual.around(x, attend_to_memory)
         x = self.feed_forward_residual.around(x, self.feed_forward)
@@ -291,14 +258,9 @@ class DecoderLayer(ConfiguredLayer):
 class Decoder(ConfiguredLayer):
     """A stack of N `DecoderLayer`s.
 
-    Args:
-        config: `TransformerConfig`; its `num_decoder_layers` is N.
-
-    Call arguments: those of `DecoderLayer`.
-
-    Returns:
-        [batch, target, model_dim]; with it, if asked for, the attention weights of all layers,
-        float32 [batch, layers, heads, target, target] and [batch, layers, heads, target, source].
+    N is `num_decoder_layers` of the config. Arguments and results are as for `DecoderLayer`; the
+    weights are of all layers, [batch, layers, heads, target, target] and [batch, layers, heads,
+    target, source].
 
     Example:
         >>> decoder = t2t.models.Decoder(t2t.TransformerConfig.tiny(vocab_size=100))
@@ -387,14 +349,45 @@ class DecoderState(NamedTuple):
         )
 
 
+class TokenModel(TrainableModel):
+    """What models with a decoder have in common."""
+
+    labels_are_sequences = True
+
+    def _embed(self, ids, embedding, add_positions, sequences):
+        """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
+        require_sequences(ids)
+        x = add_positions(embedding(ids), sequences.positions, mask=sequences.mask)
+        return self.embedding_dropout(x)
+
+    def _empty_state(self, memory, batch, beams):
+        """Returns the `DecoderState` of `beams` hypotheses of each row, without a token."""
+        caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
+        history = tf.zeros([batch, beams, 0], ops.index_dtype())
+        return DecoderState(memory, history, caches, tf.constant(0))
+
+    def reorder(self, state: DecoderState, parents: tf.Tensor) -> DecoderState:
+        """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
+        history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
+        return state._replace(beam_history=history)
+
+    @property
+    def output_bias(self):
+        """The bias [vocab_size] of the logits, or None, for a fused loss."""
+        return self.output_projection.bias
+
+    def get_config(self) -> dict:
+        return super().get_config() | {"config": dataclasses.asdict(self.config)}
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
-class Transformer(TrainableModel):
+class Transformer(TokenModel):
     """Encoder-decoder Transformer; by default one matrix embeds both sides and gives the logits.
 
     The weights exist as soon as the model is made.
 
     Args:
-        config: `TransformerConfig`, or its fields as a dict.
+        config: the sizes of all layers.
 
     Call arguments:
         inputs: dict of int32 tensors, 0 on padding, which may stand anywhere in a row:
@@ -405,13 +398,12 @@ class Transformer(TrainableModel):
             source_positions, target_positions: of the same shapes, if rows contain several pairs:
                 each position within its pair, from 0.
         training: whether to apply dropout; `fit` passes True.
-        return_attention_weights: whether to return the `AttentionWeights` as well.
         return_hidden: whether to return the decoder's output, [batch, target, model_dim], instead
             of the logits.
 
     Returns:
-        Logits of the next token, float32 [batch, target, vocab_size]; with them, if asked for,
-        the `AttentionWeights`.
+        Logits of the next token, float32 [batch, target, vocab_size]; with them, if asked for by
+        `return_attention_weights`, the `AttentionWeights`.
 
     Raises:
         InputError: if the config is invalid, sequences have length 0, or ids or labels that `fit`,
@@ -487,12 +479,6 @@ class Transformer(TrainableModel):
             cross_weights,
         )
 
-    def _embed(self, ids, embedding, add_positions, sequences):
-        """Returns Dropout(√d_model · embedding + position), [batch, length, model_dim]."""
-        require_sequences(ids)
-        x = add_positions(embedding(ids), sequences.positions, mask=sequences.mask)
-        return self.embedding_dropout(x)
-
     def encode(self, source_ids: Array) -> ProjectedMemory:
         """Returns the `ProjectedMemory` of source_ids, int32 [batch, source]."""
         source = Sequences(mask=ops.is_token(source_ids))
@@ -504,10 +490,7 @@ class Transformer(TrainableModel):
 
     def initial_state(self, memory: ProjectedMemory, beams: int) -> DecoderState:
         """Returns the state of `beams` hypotheses of each sentence, which have no token yet."""
-        batch = tf.shape(memory.mask)[0]
-        caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
-        history = tf.zeros([batch, beams, 0], ops.index_dtype())
-        return DecoderState(memory, history, caches, tf.constant(0))
+        return self._empty_state(memory, tf.shape(memory.mask)[0], beams)
 
     def step(self, ids: tf.Tensor, state: DecoderState, return_attention_weights=False) -> tuple:
         """Reads ids, int32 [batch, beams], the newest token of every hypothesis.
@@ -533,18 +516,10 @@ class Transformer(TrainableModel):
         )
         return hidden, DecoderState(memory, history, caches, num_steps + 1), weights
 
-    def reorder(self, state: DecoderState, parents: tf.Tensor) -> DecoderState:
-        """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
-        history = tf.gather(state.beam_history, parents, axis=1, batch_dims=1)
-        return state._replace(beam_history=history)
-
     def with_room(self, state: DecoderState, steps: tf.Tensor, round_up=None) -> DecoderState:
-        """Returns a state with room for further steps, so that its sizes are few, see `ops.append`.
+        """Returns a state with room for `steps` steps, int32 [], see `ops.append`.
 
-        Args:
-            steps: int32 [], the steps that it has room for.
-            round_up: function of the length of the sources, int32 [], to the length that they get;
-                None: they keep theirs.
+        `round_up` gives the new length of the sources for theirs, int32 []; None: they keep it.
         """
         if round_up is not None:
             key_values, mask = state.memory
@@ -559,8 +534,6 @@ class Transformer(TrainableModel):
         return [layer.self_attention for layer in self.decoder.layers]
 
     # What training, saving and exports ask a model for.
-
-    labels_are_sequences = True
 
     @property
     def max_length(self) -> int | None:
@@ -587,14 +560,6 @@ class Transformer(TrainableModel):
     def output_matrix(self):
         """The matrix [vocab_size, model_dim] of the output projection, for a fused loss."""
         return self.output_projection.matrix
-
-    @property
-    def output_bias(self):
-        """The bias [vocab_size] of the logits, or None, for a fused loss."""
-        return self.output_projection.bias
-
-    def get_config(self) -> dict:
-        return super().get_config() | {"config": dataclasses.asdict(self.config)}
 
 
 def sequences_of(inputs, side):

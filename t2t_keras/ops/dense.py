@@ -53,12 +53,8 @@ def _silu_with_gradient(upstream, x):
 def layer_norm(x, gamma, beta, epsilon):
     """Returns γ · (x − mean) / √(variance + ε) + β, with mean and variance over the last axis.
 
-    It is section 3.1's (Ba et al. 2016). `keras.layers.LayerNormalization` is slower.
-
-    Args:
-        x: float32 or float64 [..., width].
-        gamma, beta: [width], of the same type.
-        epsilon: float.
+    It is section 3.1's (Ba et al. 2016), of x [..., width], γ and β [width], in float32 or float64.
+    `keras.layers.LayerNormalization` is slower.
     """
     # `tf.nn.moments` has no gradient of the mean within the variance: second derivatives need it.
     centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)

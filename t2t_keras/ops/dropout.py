@@ -19,13 +19,8 @@ def dropout(x, rate, seed):
     256 · rate, so that the probability is `rate` rounded to a multiple of 2⁻¹⁶; rates above 255/256
     become 255/256.
 
-    Args:
-        x: [...], any floating type.
-        rate: float, 0 to 1; 1 gives zeros.
-        seed: int32 [2], of `tf.random.stateless_uniform`.
-
-    Returns:
-        The shape and dtype of x.
+    x is of any floating type, the rate 0 to 1, and the seed, int32 [2], that of
+    `tf.random.stateless_uniform`.
     """
     if rate == 0:
         return x

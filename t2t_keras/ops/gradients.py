@@ -50,11 +50,7 @@ def define_gradient(name):
 
 
 def _refused(name, *gradients):
-    """Returns the gradient that a SavedModel keeps: an error.
-
-    TensorFlow traces the gradients of a SavedModel without their operations. Layers attach none
-    outside of training.
-    """
+    """Returns the gradient of a SavedModel, where TensorFlow has no operation for it: an error."""
     message = (
         f"The gradient of {name} is not in the SavedModel: save the model with training=False."
     )

@@ -50,14 +50,10 @@ def on_host():
 
 
 def append(x, newest, count):
-    """Returns x with the newest values of a step behind it on axis 2.
+    """Returns x [first, second, length, ...] with the newest values of a step behind it on axis 2.
 
-    In a search whose tensors have a fixed size, x has room for them behind those of `count` steps.
-
-    Args:
-        x: [first, second, length, ...].
-        newest: [first, second, size, ...], of the same dtype.
-        count: int32 [], steps before this one, each of this size.
+    In a search whose tensors have a fixed size, x has room for them behind those of `count` steps,
+    int32 [], each of this size.
     """
     if options().fixed_sizes:
         return put_at(x, newest, count * tf.shape(newest)[2])
@@ -70,13 +66,7 @@ def with_place(x):
 
 
 def put_at(x, values, begin):
-    """Returns x with values written to axis 2 from an index on; only in XLA, which writes in place.
-
-    Args:
-        x: [first, second, length, ...].
-        values: [first, second, count, ...], of the same dtype.
-        begin: int32 [].
-    """
+    """Writes values to axis 2 of x from an index on; only in XLA, which writes in place."""
     return keras_compat.xla_update_slice(x, values, [0, 0, begin] + [0] * (x.shape.rank - 3))
 
 

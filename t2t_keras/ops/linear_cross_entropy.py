@@ -40,12 +40,8 @@ def log_probability(labels, logits):
 def smoothed_cross_entropy(labels, logits, smoothing):
     """Cross-entropy against (1 - ε) of the label and ε of the uniform distribution (section 5.4).
 
-    With V classes it is (1 - ε) · -log p(label) - ε / V · Σ log p, float32 [...].
-
-    Args:
-        labels: int [...].
-        logits: [..., classes], any floating type; the computation is in float32.
-        smoothing: ε, 0 to 1.
+    With V classes it is (1 - ε) · -log p(label) - ε / V · Σ log p, float32 [...], of int labels
+    [...], logits [..., classes] of any floating type and ε, `smoothing`.
     """
     logits = tf.cast(logits, tf.float32)  # once, so that gradients add up in float32
     cross_entropy = -log_probability(labels, logits)
@@ -131,10 +127,8 @@ class _PlainChunks:
     def add_up(self, rows, max_rows):
         """Returns [loss, d_matrix, d_bias if any], and (d_rows, log p(label), classes) of all rows.
 
-        All chunks have one size, the last of them with rows of weight 0, for XLA.
-
-        Args: rows [rows, model_dim], labels [rows] and weights float32 [rows], a tuple; the most
-        rows of a chunk, an int.
+        `rows` are the arguments of `chunk`. All chunks have one size, the last of them with rows of
+        weight 0, for XLA.
         """
         count = tf.shape(rows[0])[0]
         chunks = tf.maximum(-(-count // max_rows), 1)

@@ -139,11 +139,7 @@ def merged_kernel(kernel, *low_rank):
 
 
 class _Table:
-    """What belongs to some variables; variables are the same only if they are one object.
-
-    Args:
-        pairs: iterable of (variable, its value).
-    """
+    """What belongs to some variables; variables are the same only if they are one object."""
 
     def __init__(self, pairs):
         self._pairs = {id(variable): (variable, value) for variable, value in pairs}
@@ -183,8 +179,7 @@ def with_step_products(*, matrices, output_matrices, dtype, precompute=compute_n
 class StepProducts(Products):
     """Products of steps: attention on the calling thread, matrices by copies made once.
 
-    Args:
-        multipliers: iterable of (variable, function x → its product with the copy).
+    `multipliers` are pairs of a variable and a function x → its product with the copy.
     """
 
     def __init__(self, multipliers):
@@ -312,18 +307,17 @@ class Int8Products(Products):
         self._matrices = _Table(matrices)
 
     def matmul(self, x, kernel, *low_rank):
-        matrix = self._matrices.get(kernel)
-        return int8.product(x, matrix) if matrix else super().matmul(x, kernel, *low_rank)
+        found = self._matrices.get(kernel)
+        return int8.product(x, found) if found else super().matmul(x, kernel, *low_rank)
 
     def logits(self, x, matrix):
         found = self._matrices.get(matrix)
         return int8.product(x, found) if found else super().logits(x, matrix)
 
     def partial_logits(self, ids, matrix, dtype):
-        found = self._matrices.get(matrix)
-        return (
-            int8.partial_logits(ids, found) if found else super().partial_logits(ids, matrix, dtype)
-        )
+        if found := self._matrices.get(matrix):
+            return int8.partial_logits(ids, found)
+        return super().partial_logits(ids, matrix, dtype)
 
     def lookup(self, ids, matrix):
         found = self._matrices.get(matrix)

@@ -9,9 +9,8 @@ def reshape(x, shape, like):
     TensorFlow infers one unknown dimension. Reading it from the shape of `like` would take three
     more operations; in a decoding step these are a fifth of all operations.
 
-    Args:
-        shape: list of int, or None if a dimension is unknown when the graph is traced. Up to the
-            last None the dimensions equal those of `like`, a tensor.
+    The shape is a list of int, and None where a dimension is unknown when the graph is traced; up
+    to the last None the dimensions equal those of `like`.
     """
     unknown = shape.count(None)
     if unknown == 1 and 0 not in shape:

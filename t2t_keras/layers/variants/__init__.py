@@ -8,13 +8,14 @@ itself says that `serving.ctranslate2` exports it. `TransformerConfig` documents
 
 from t2t_keras.layers.attention import ScaledDotProductAttention
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.positions import SinusoidalPositions
 from t2t_keras.layers.residual import PostNorm, PreNorm
 from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.attention import DotProductAttention, HardMax, TemperedSoftmax
 from t2t_keras.layers.variants.feed_forward import ConvolutionFeedForward
 from t2t_keras.layers.variants.positions import (
     FairseqSinusoidalPositions,
+    LearnedPositions,
     RelativePositions,
     RotaryPositions,
 )

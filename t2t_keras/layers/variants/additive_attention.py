@@ -52,10 +52,7 @@ class AdditiveAttention(ScaledDotProductAttention):
 def additive_scores(query, key, vector):
     """Returns vᵀ tanh(q + k) for all pairs, float32 [..., heads, query, key].
 
-    Args:
-        query: float32 [..., heads, query, key_dim].
-        key: float32 [..., heads, key, key_dim].
-        vector: float32 [heads, key_dim].
+    All are float32: query and key [..., heads, length, key_dim], vector [heads, key_dim].
     """
 
     def scores_of(tanh, rows):

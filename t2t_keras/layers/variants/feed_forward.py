@@ -1,10 +1,11 @@
 """The feed-forward network as "two convolutions with kernel size 1" (paper, section 3.3)."""
 
+import functools
+
 import keras
 import tensorflow as tf
 
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.types import Shape
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -18,19 +19,7 @@ class ConvolutionFeedForward(FeedForward):
 
     in_ctranslate2 = True
 
-    def build(self, input_shape: Shape) -> None:
-        model_dim, dtype = input_shape[-1], self.dtype_policy
-        self.inner = keras.layers.Conv1D(
-            self.feed_forward_dim,
-            kernel_size=1,
-            activation=self.activation,
-            dtype=dtype,
-            name="inner",
-        )
-        self.inner.build((None, None, model_dim))
-        self.outer = keras.layers.Conv1D(model_dim, kernel_size=1, dtype=dtype, name="outer")
-        self.dropout.build((None, None, self.feed_forward_dim))
-        self.outer.build((None, None, self.feed_forward_dim))
+    kind = functools.partial(keras.layers.Conv1D, kernel_size=1)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         # A convolution needs a length above 0; of kernel size 1 any length will do.

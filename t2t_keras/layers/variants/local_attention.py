@@ -30,16 +30,12 @@ _MIN_BLOCK = 16  # products of smaller matrices save arithmetic, but no time
 class LocalSelfAttention(MultiHeadSelfAttention):
     """Self-attention of each position to the r positions around or before it (paper, section 4).
 
-    Args:
-        num_heads, key_dim, value_dim, causal, **kwargs: as for `MultiHeadSelfAttention`.
-        window: r, the number of positions to attend to, fewer if the sequence is shorter.
-
-    Call arguments and results: as for `MultiHeadSelfAttention`, except the attention weights, which
+    Arguments and results are as for `MultiHeadSelfAttention`, except the attention weights, which
     come in blocks, float32 [batch, blocks, heads, block, key]; `full_weights` returns the whole
     matrices, in O(n²). The output at padding is not specified.
 
-    Raises:
-        InputError: if window is less than 1.
+    Args:
+        window: r, the number of positions to attend to, fewer if the sequence is shorter.
 
     Example:
         >>> layer = layers.LocalSelfAttention(num_heads=4, key_dim=8, window=64)
@@ -132,9 +128,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
     def _mask(self, blocks, segments, neighbors):
         """Returns which keys each query may attend to, bool [batch, blocks, 1, block, key].
 
-        Args:
-            segments: integers [batch or 1, length], of each position's sequence; 0 on padding.
-            neighbors: ints, the blocks with the keys of a block's queries, relative to it.
+        Segments are those of `_segments`, neighbors those of `NEIGHBORS`.
         """
         last = tf.reduce_max(segments, axis=1, keepdims=True)
         query_segments = tf.where(segments > 0, segments, last)
@@ -159,8 +153,7 @@ class LocalSelfAttention(MultiHeadSelfAttention):
     def _windows(self, segments, query_segments):
         """Returns first positions and ends of the queries' windows, integers [batch, length].
 
-        Args: numbers of sequences, integers [batch, length]: segments, 0 on padding, and
-        query_segments, those that hold the windows.
+        `segments` are 0 on padding; `query_segments` are those that hold the windows.
         """
         positions = tf.zeros_like(segments) + ops.arange(tf.shape(segments)[1])
         if self.causal:
@@ -194,9 +187,7 @@ class Blocks(NamedTuple):
 def with_neighbors(x, neighbors, axis):
     """Concatenates each block of x [batch, blocks, ...] with its neighbors; 0 beyond the sequence.
 
-    Args:
-        neighbors: ints, the blocks to concatenate, relative to each block; 0 is the block itself.
-        axis: the axis of a block's positions; it grows to len(neighbors) blocks.
+    The axis of a block's positions grows to len(neighbors) blocks.
     """
     before, after, count = -min(neighbors), max(neighbors), tf.shape(x)[1]
     x = _pad(x, before, after)

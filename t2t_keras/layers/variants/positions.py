@@ -1,4 +1,5 @@
-"""Other position embeddings: fairseq's sinusoids, added to tokens, and rotary and relative ones."""
+"""Other position embeddings: learned ones and fairseq's sinusoids, which are added to embedded
+tokens, and rotary and relative ones, which act in self-attention."""
 
 import math
 
@@ -8,8 +9,85 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError, require_whole_number
-from t2t_keras.layers.positions import PositionEmbedding, SinusoidalPositions
+from t2t_keras.layers.positions import (
+    PositionEmbedding,
+    SinusoidalPositions,
+    of_real_positions,
+    require_places,
+)
+from t2t_keras.layers.value_checks import length_check
 from t2t_keras.types import Array, Shape
+
+
+@keras.saving.register_keras_serializable(package="t2t_keras")
+class LearnedPositions(PositionEmbedding):
+    """Adds a learned vector for each position (Table 3, row E).
+
+    Args:
+        max_positions: number of positions that have a vector.
+
+    Call arguments and result: see `PositionEmbedding`.
+
+    Raises:
+        InputError: if a row is longer than max_positions and its length is known before the graph
+            runs.
+        tf.errors.InvalidArgumentError: if a row is longer and its length is not known, or if a
+            position is max_positions or more. XLA does not check given positions.
+
+    Example:
+        >>> layers.LearnedPositions(max_positions=512)(tf.zeros([2, 7, 32])).shape
+        TensorShape([2, 7, 32])
+    """
+
+    in_ctranslate2 = True
+
+    def __init__(self, max_positions: int, **kwargs):
+        super().__init__(**kwargs)
+        self.max_positions = require_whole_number("max_positions", max_positions)
+
+    @classmethod
+    def from_transformer(cls, config, **kwargs) -> "LearnedPositions":
+        return cls(config.max_positions, **kwargs)
+
+    @staticmethod
+    def count_weights(config) -> int:
+        return config.max_positions * config.model_dim
+
+    def build(self, input_shape: Shape) -> None:
+        model_dim = input_shape[-1]
+        self.table = self.add_weight(
+            name="table",
+            shape=(self.max_positions, model_dim),
+            initializer=keras.initializers.RandomNormal(stddev=model_dim**-0.5),
+        )
+
+    def call(self, x: tf.Tensor, positions=None, mask=None) -> tf.Tensor:
+        positions, mask = require_places(x, positions, mask)
+        table = tf.cast(self.table, x.dtype)
+        if positions is None:
+            return x + of_real_positions(self._first_rows(table, x.shape[1], x), mask)
+        check = tf.debugging.assert_less(
+            positions,
+            tf.cast(self.max_positions, positions.dtype),
+            message="A sequence is longer than the learned positions: cut it, raise "
+            "max_positions, or use sinusoidal positions.",
+        )
+        with tf.control_dependencies([check] if check is not None else []):
+            return x + tf.gather(table, positions)
+
+    def _first_rows(self, table, length, x):
+        """Returns the rows of the table for x [batch, length, model_dim]: [length, model_dim]."""
+        check = length_check(
+            "sequences", tf.shape(x)[1] if length is None else length, self.max_positions
+        )
+        if length is not None and length > self.max_positions:
+            raise InputError(f"{check.before}{length}{check.after}")
+        with tf.control_dependencies([check.require()] if length is None else []):
+            # XLA, which drops the check, refuses the slice.
+            return tf.slice(table, [0, 0], [tf.shape(x)[1], self.table.shape[1]])
+
+    def get_config(self) -> dict:
+        return super().get_config() | {"max_positions": self.max_positions}
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
