@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras import ops
-from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import MultiHeadSelfAttention, Sequences, View
 from t2t_keras.layers.variants import local_attention
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
@@ -91,11 +90,6 @@ def test_steps_equal_the_call_and_keep_no_more_than_the_window(window):
         steps.append(y)
         assert cache.key.shape == cache.value.shape == (2, 2, min(i + 1, window - 1), 4)
     np.testing.assert_allclose(tf.concat(steps, axis=1), expected, atol=1e-5)
-
-
-def test_a_window_below_1_is_refused():
-    with pytest.raises(InputError, match="window is 0"):
-        LocalSelfAttention(2, 4, window=0)
 
 
 @either_direction

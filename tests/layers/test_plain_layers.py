@@ -8,10 +8,10 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import ScaledDotProductAttention
 from t2t_keras.layers.embedding import SharedEmbedding
 from t2t_keras.layers.feed_forward import FeedForward
-from t2t_keras.layers.positions import LearnedPositions, SinusoidalPositions
+from t2t_keras.layers.positions import SinusoidalPositions
 from t2t_keras.layers.variants.additive_attention import AdditiveAttention
 from t2t_keras.layers.variants.feed_forward import ConvolutionFeedForward
-from t2t_keras.layers.variants.positions import FairseqSinusoidalPositions
+from t2t_keras.layers.variants.positions import FairseqSinusoidalPositions, LearnedPositions
 from tests import reference
 
 rng = np.random.default_rng(0)

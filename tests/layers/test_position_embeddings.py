@@ -110,8 +110,6 @@ def test_local_attention_is_full_attention_within_its_window(kind, causal, windo
 def test_invalid_settings_are_refused():
     with pytest.raises(InputError, match="key_dim is 5, but rotary positions rotate pairs"):
         layers.MultiHeadSelfAttention(2, 5, positions=layers.RotaryPositions())(tf.ones([1, 2, 8]))
-    with pytest.raises(InputError, match="max_distance is 0"):
-        layers.RelativePositions(0)
     attend = layers.MultiHeadSelfAttention(2, 4, 3, positions=layers.RelativePositions(2))
     with pytest.raises(InputError, match="value_dim 4, but the values of attention 3"):
         attend(tf.ones([1, 2, 8]))
@@ -136,22 +134,15 @@ def test_positions_without_effect_in_attention_are_refused(positions):
             kind(2, 4, positions=positions, **options)
 
 
-@pytest.mark.parametrize("shape", [(2, 1, 4, 6), (2, 3, 4, 6), (6, 6)])
-@pytest.mark.parametrize(
-    "layer",
-    [layers.SinusoidalPositions(), layers.LearnedPositions(9), layers.FairseqSinusoidalPositions()],
-)
-def test_positions_are_of_rows_of_tokens(layer, shape):
-    with pytest.raises(InputError, match=r"give embedded tokens \[batch, length, model_dim\]"):
-        layer(tf.zeros(shape))
-
-
 @pytest.mark.parametrize(
     "layer",
     [layers.SinusoidalPositions(), layers.LearnedPositions(9), layers.FairseqSinusoidalPositions()],
 )
 def test_positions_of_another_shape_or_kind_are_refused(layer):
     x = tf.zeros([2, 3, 6])
+    for shape in ((2, 1, 4, 6), (2, 3, 4, 6), (6, 6)):
+        with pytest.raises(InputError, match=r"give embedded tokens \[batch, length, model_dim\]"):
+            layer(tf.zeros(shape))
     for positions in (np.ones([2, 3], bool), np.arange(3.0), np.ones([2, 2], int), [[[1]]]):
         with pytest.raises(InputError, match=r"positions (are|has shape) .*: give "):
             layer(x, positions=positions)

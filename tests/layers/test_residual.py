@@ -24,13 +24,6 @@ def test_norm_placement(kind):
     reference.assert_close(layer.around(x, lambda y: 2 * y), expected)
 
 
-def test_only_pre_norm_ends_a_stack_with_a_norm():
-    x = np.random.default_rng(0).normal(size=(2, 3, 8))
-    np.testing.assert_array_equal(PostNorm.final_norm(epsilon=1e-6)(x), tf.cast(x, tf.float32))
-    expected = reference.layer_norm(x, np.ones(8), np.zeros(8), epsilon=0.1)
-    reference.assert_close(PreNorm.final_norm(epsilon=0.1)(x), expected)
-
-
 def in_training(layer):
     """Returns a layer that encloses a sub-layer in `layer`, for Keras to hand it `training`."""
 

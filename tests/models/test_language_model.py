@@ -6,8 +6,6 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
-from t2t_keras.decoding.beam_search import beam_search
-from t2t_keras.decoding.sampling import sample
 from t2t_keras.errors import InputError
 from tests.models import numpy_model
 from tests.models.numpy_model import randomized
@@ -83,59 +81,6 @@ def test_packed_texts_equal_the_texts_alone(name):
         start += len(text)
 
 
-def test_a_search_finds_the_likeliest_continuation_of_all():
-    keras.utils.set_random_seed(3)
-    model = model_of()
-    log_p = tf.nn.log_softmax(model({"target_ids": np.array([[3]], "int32")})[0, 0]).numpy()
-    found = beam_search(
-        model.step,
-        model.initial_state(1, 40),
-        reorder=model.reorder,
-        bos_ids=[3],
-        eos_id=1,
-        beam_size=40,
-        max_lengths=[3],
-        length_penalty=0.0,
-        n_best=5,
-    )
-    expected = {(1,): log_p[1]}  # the sequences that end
-    firsts = np.arange(2, 40, dtype="int32")
-    rows = np.stack([np.full_like(firsts, 3), firsts], axis=1)
-    of_second = tf.nn.log_softmax(model({"target_ids": rows})[:, 1]).numpy()
-    for first, after in zip(firsts.tolist(), of_second, strict=True):
-        expected[first, 1] = log_p[first] + after[1]
-        rows = np.stack([np.full_like(firsts, 3), np.full_like(firsts, first), firsts], axis=1)
-        last = tf.nn.log_softmax(model({"target_ids": rows})[:, 2]).numpy()[:, 1]
-        for second, end in zip(firsts.tolist(), last, strict=True):
-            expected[first, second, 1] = log_p[first] + after[second] + end
-    best = sorted(expected, key=expected.get, reverse=True)
-    ids = [tuple(row[row > 0].tolist()) for row in found.ids[0].numpy()]
-    ended = [row for row in ids if row[-1] == 1]  # others were cut at the maximum length
-    assert ended == ids[: len(ended)] and len(ended) >= 2
-    assert ended[0] == best[0] and ended == sorted(ended, key=expected.get, reverse=True)
-    scores = [expected[row] for row in ended]
-    np.testing.assert_allclose(found.scores[0, : len(ended)], scores, rtol=1e-4)
-
-
-def test_samples_have_the_frequencies_of_the_softmax():
-    model, draws = model_of(), 4_000
-    prompt = np.array([[3, 8, 9]], "int32")
-    expected = tf.nn.softmax(model({"target_ids": prompt})[0, 2]).numpy()
-    found = sample(
-        model.step,
-        model.initial_state(1, draws),
-        bos_ids=[3],
-        eos_id=1,
-        max_lengths=[3],
-        prefix_ids=prompt[:, 1:],
-        samples=draws,
-        seeds=[[7, 0]],
-    )
-    counts = np.bincount(found.ids[0, :, 2].numpy(), minlength=40)
-    chi_squared = np.sum((counts - draws * expected) ** 2 / (draws * expected))
-    assert chi_squared < 72.1  # the 99.9 % quantile with 39 degrees of freedom; the seed is fixed
-
-
 def test_fit_learns_and_what_is_saved_comes_back(tmp_path):
     keras.utils.set_random_seed(1)
     model = t2t.TransformerLM(t2t.TransformerConfig(40, dropout=0.0, **SIZES))
@@ -154,18 +99,6 @@ def test_fit_learns_and_what_is_saved_comes_back(tmp_path):
     np.testing.assert_array_equal(loaded({"target_ids": IDS}), model({"target_ids": IDS}))
     t2t.models.enable_lora(loaded, 2)
     assert t2t.models.merge_lora(loaded).count_params() == model.count_params()
-
-
-def test_micro_batches_and_packed_rows_have_the_loss_of_the_whole():
-    losses = []
-    for micro_batches in (1, 2):
-        keras.utils.set_random_seed(1)
-        model = model_of(dropout=0.0)
-        model.micro_batches = micro_batches
-        model.compile(keras.optimizers.SGD(0.1), t2t.LabelSmoothedCrossEntropy(0.1))
-        model.fit({"target_ids": IDS}, LABELS, batch_size=2, epochs=2, verbose=0)
-        losses.append(model.evaluate({"target_ids": IDS}, LABELS, verbose=0))
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Row sums, biases and SiLU in both forms, against NumPy in float64."""
+"""Row sums, biases, SiLU and layer norm in all forms, against NumPy in float64."""
 
 import numpy as np
 import pytest
@@ -29,6 +29,11 @@ FUNCTIONS = [  # function, its definition, shapes of its arguments for some rows
     (ops.add_bias, lambda x, bias: x + bias, lambda n: [(n, 5), (5,), (n, 5)]),
     (ops.sum_rows, lambda x: x.sum(0), lambda n: [(n, 5), (5,)]),
     (ops.silu, lambda x: x / (1 + np.exp(-x)), lambda n: [(n, 5), (n, 5)]),
+    (
+        lambda *arguments: ops.layer_norm(*arguments, 1e-3),
+        lambda *arguments: reference.layer_norm(*arguments, epsilon=1e-3),
+        lambda n: [(n, 3, 5), (5,), (5,), (n, 3, 5)],
+    ),
 ]
 
 
@@ -51,3 +56,17 @@ def test_rows_are_summed_in_float32_and_rounded_once(rows, dtype, error):
     found = ops.sum_rows(x)
     assert found.dtype == dtype
     np.testing.assert_allclose(tf.cast(found, tf.float64), expected, rtol=error)
+
+
+def test_a_large_mean_costs_a_layer_norm_no_more_digits_than_float32_has():
+    x = np.float32([[1000.0, 1001.0, 1002.0, 1003.0]])
+    gamma, beta = np.random.default_rng(0).normal(size=(2, 4)).astype("float32")
+    expected = reference.layer_norm(x.astype("float64"), gamma, beta, epsilon=1e-3)
+    np.testing.assert_allclose(ops.layer_norm(x, gamma, beta, 1e-3), expected, atol=1e-3)
+
+
+def test_a_layer_norm_of_float64_is_computed_in_float64():
+    x, gamma, beta = (np.random.default_rng(2).normal(size=shape) for shape in ((3, 8), 8, 8))
+    y = ops.layer_norm(*(tf.constant(array) for array in (x, gamma, beta)), 1e-3)
+    assert y.dtype == tf.float64
+    np.testing.assert_allclose(y, reference.layer_norm(x, gamma, beta, 1e-3), atol=1e-12)
