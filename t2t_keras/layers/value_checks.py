@@ -29,16 +29,14 @@ class Limit(NamedTuple):
     fix: str  # advice for values outside the range
 
     @classmethod
-    def of_ids(cls, vocab_size):
+    def of_ids(cls, vocab_size, fix="encode with the tokenizer of the model, or raise vocab_size"):
         """Returns the `Limit` of ids in a vocabulary."""
-        fix = "encode with the tokenizer of the model, or raise vocab_size"
         return cls(vocab_size, f"the vocabulary has {vocab_size} ids", fix)
 
     @classmethod
     def of_labels(cls, vocab_size):
         """Returns the `Limit` of the ids of target tokens."""
-        fix = f"encode with the tokenizer of the model; {_NOT_COUNTED}"
-        return cls(vocab_size, f"the vocabulary has {vocab_size} ids", fix)
+        return cls.of_ids(vocab_size, f"encode with the tokenizer of the model; {_NOT_COUNTED}")
 
     @classmethod
     def of_classes(cls, classes):
@@ -156,16 +154,12 @@ def require_broadcastable(name, values, shape, form):
     """
     if values is None:
         return
-    sizes, wanted = values.shape, shape
-    known = sizes.rank is not None and wanted.rank is not None
-    if known and (
-        sizes.rank > wanted.rank
-        or any(
-            size not in (1, None) and other is not None and size != other
-            for size, other in zip(reversed(list(sizes)), reversed(list(wanted)), strict=False)
-        )
-    ):
-        raise _wrong_shape(name, sizes, f"{form}, {wanted}, or broadcastable to it")
+    try:
+        fits = tf.broadcast_static_shape(values.shape, shape).is_compatible_with(shape)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise _wrong_shape(name, values.shape, f"{form}, {shape}, or broadcastable to it")
 
 
 def _wrong_shape(name, shape, form):

@@ -115,10 +115,10 @@ def test_invalid_settings_are_refused():
         attend(tf.ones([1, 2, 8]))
 
 
-@pytest.mark.parametrize("kind", [layers.RotaryPositions, layers.RelativePositions, LinearBiases])
+@every_kind
 def test_positions_in_attention_are_not_added_to_tokens(kind):
     with pytest.raises(InputError, match=r"act in attention .* as positions="):
-        kind()(tf.ones([1, 3, 8]))
+        POSITIONS[kind]()(tf.ones([1, 3, 8]))
 
 
 @pytest.mark.parametrize(

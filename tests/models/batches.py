@@ -25,3 +25,8 @@ def dataset(sizes=((6, 5), (5, 7), (2, 3))):
     """Returns the `tf.data.Dataset` of batches of some (rows, length)."""
     parts = [tf.data.Dataset.from_tensors(batch(seed, *size)) for seed, size in enumerate(sizes)]
     return functools.reduce(tf.data.Dataset.concatenate, parts)
+
+
+def inputs(source, target):
+    """Returns the inputs of a call, of lists of rows."""
+    return {"source_ids": tf.constant(source), "target_ids": tf.constant(target)}

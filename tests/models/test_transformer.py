@@ -13,6 +13,7 @@ from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Decoder, Encoder, Transformer
 from tests import reference
 from tests.models import numpy_model
+from tests.models.batches import inputs
 from tests.models.numpy_model import randomized
 
 SMALL = {"num_encoder_layers": 2, "num_decoder_layers": 2, "model_dim": 16, "feed_forward_dim": 24}
@@ -20,10 +21,6 @@ SMALL = {"num_encoder_layers": 2, "num_decoder_layers": 2, "model_dim": 16, "fee
 
 def small(**overrides):
     return Transformer(TransformerConfig(40, num_heads=2, **(SMALL | overrides)))
-
-
-def inputs(source, target):
-    return {"source_ids": tf.constant(source), "target_ids": tf.constant(target)}
 
 
 SOURCE = [[5, 6, 7, 1, 0, 0], [5, 6, 7, 8, 9, 1]]

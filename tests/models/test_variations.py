@@ -9,6 +9,8 @@ from t2t_keras.decoding import beam_search
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.training.checkpoints import model_variables
+from tests.models.batches import inputs
+from tests.models.numpy_model import randomized
 
 VARIATIONS = {
     "paper": {},
@@ -66,13 +68,7 @@ every_variation = pytest.mark.parametrize("name", VARIATIONS)
 
 def model_of(name, **kwargs):
     config = TransformerConfig(40, 2, 2, 16, 24, num_heads=2, **VARIATIONS[name])
-    model, rng = Transformer(config, **kwargs), np.random.default_rng(1)
-    model.set_weights([w + rng.normal(0, 0.1, w.shape) for w in model.get_weights()])
-    return model
-
-
-def inputs(source, target):
-    return {"source_ids": tf.constant(source), "target_ids": tf.constant(target)}
+    return randomized(Transformer(config, **kwargs))
 
 
 @every_variation
