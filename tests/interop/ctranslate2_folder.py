@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.interop.ctranslate2 import load_ctranslate2
+from tests.interop import marian_folder
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 DIM = 16
@@ -18,9 +19,10 @@ TARGETS = [["w4", "w5"], ["w9", "w2", "w2"], [], WORDS[::2]]
 
 
 def random_spec(
-    pre_norm, table, sharing, bias=True, scale=True, activation="RELU", queries_scale=None
-):
-    """Returns a `TransformerSpec` with random weights."""
+    pre_norm, table, sharing, bias=True, scale=True, activation="RELU", queries_scale=None,
+    vocabularies=None,
+):  # fmt: skip
+    """Returns a `TransformerSpec` with random weights; of words, if no vocabularies are given."""
     specs = ctranslate2.specs
     rng = np.random.default_rng(1)
     spec = specs.TransformerSpec.from_config(
@@ -28,6 +30,7 @@ def random_spec(
     )
     source, target = ([*SPECIAL, *words] for words in (WORDS, WORDS[::-1]))
     source, target = (source, source) if sharing == "all" else ([*source, "more"], target)
+    source, target = vocabularies or (source, target)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
 
@@ -78,6 +81,19 @@ def save(spec, folder, quantization=None):
     folder.mkdir()
     spec.save(str(folder))
     return folder
+
+
+def write_of_pieces(folder, separate=False):
+    """Writes a model of Marian's kind with the pieces of `marian_folder`; its tokenizer's paths.
+
+    Returns:
+        The folder, and the paths of the two SentencePiece models beside it.
+    """
+    pieces = [side[:-1] for side in marian_folder.vocabularies(separate)]  # no padding
+    options = FORMS["marian"][0] | {"sharing": "target" if separate else "all"}
+    spec = random_spec(**options, vocabularies=pieces)
+    spec.config.add_source_eos = spec.decoder.start_from_zero_embedding = True
+    return save(spec, folder), marian_folder.write_spms(folder.parent)
 
 
 RANDOM_TABLE = np.random.default_rng(2).normal(0, 0.5, [150, DIM]).astype(np.float32)

@@ -1,7 +1,6 @@
 """CTranslate2 models come in with the original's log-probabilities."""
 
 import json
-import struct
 
 import numpy as np
 import pytest
@@ -14,13 +13,14 @@ from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.translation import Translator
 from tests.interop import marian_folder
 from tests.interop.ctranslate2_folder import (
-    DIM,
     FORMS,
     assert_log_probabilities_agree,
     ctranslate2,
     random_spec,
     save,
+    write_of_pieces,
 )
+from tests.interop.hugging_face_folder import LINES, change_json, write_json
 from tests.tasks import tiny
 
 pytestmark = pytest.mark.slow
@@ -73,14 +73,9 @@ def test_our_own_export_is_imported_with_equal_weights(overrides, tmp_path):
 
 
 def test_sentencepiece_models_make_text_of_tokens(tmp_path):
-    npz, paths = marian_folder.write_npz(tmp_path / "npz", separate=True)
-    ctranslate2.converters.MarianConverter(str(npz), paths).convert(str(tmp_path / "engine"))
-    for language, name in enumerate(("source", "target")):
-        (tmp_path / f"{name}.spm").write_bytes(marian_folder.spm(language))
-    plain = load_ctranslate2(tmp_path / "engine")
-    spms = tmp_path / "source.spm", tmp_path / "target.spm"
-    text = load_ctranslate2(tmp_path / "engine", *spms)
-    ids = text.encode(tf.constant(marian_folder.LINES[:6]))
+    folder, spms = write_of_pieces(tmp_path / "engine", separate=True)
+    plain, text = load_ctranslate2(folder), load_ctranslate2(folder, *spms)
+    ids = text.encode(tf.constant(LINES[:6]))
     split = [[p.decode() for p in text.tokenizer.pieces(row).numpy()] for row in ids]
     lines = [" ".join(pieces[: pieces.index("</s>")]) for pieces in split]
     np.testing.assert_array_equal(plain.encode(tf.constant(lines)), ids)
@@ -93,34 +88,27 @@ def test_sentencepiece_models_make_text_of_tokens(tmp_path):
     assert "▁" in tokens and "▁" not in words
     assert tokens.replace(" ", "").replace("<unk>", "").replace("▁", " ").strip() == words
     # As CTranslate2 converts from Hugging Face's format, whose tokenizer adds the end:
-    marian_folder.change_json(tmp_path / "engine" / "config.json", add_source_eos=False)
-    np.testing.assert_array_equal(
-        load_ctranslate2(tmp_path / "engine", *spms).encode(marian_folder.LINES[:6]), ids
-    )
+    change_json(folder / "config.json", add_source_eos=False)
+    np.testing.assert_array_equal(load_ctranslate2(folder, *spms).encode(LINES[:6]), ids)
     lines = [f"{line} </s>" for line in lines]
-    np.testing.assert_array_equal(load_ctranslate2(tmp_path / "engine").encode(lines), ids)
+    np.testing.assert_array_equal(load_ctranslate2(folder).encode(lines), ids)
 
 
 @pytest.fixture
 def converted(tmp_path):
-    """Returns a folder of CTranslate2's converter, with codes in its vocabulary, and two spms."""
-    npz, paths = marian_folder.write_npz(tmp_path / "npz")
-    folder = tmp_path / "engine"
-    ctranslate2.converters.MarianConverter(str(npz), paths).convert(str(folder))
+    """A folder with codes in its vocabulary, and two SentencePiece models."""
+    folder, spms = write_of_pieces(tmp_path / "engine")
     path = folder / "shared_vocabulary.json"
     pieces = json.loads(path.read_text())
     pieces[2:4] = [">>por<<", "__fr__"]
     pieces[-3:] = ["<2fr>", "[fr]", "fra_Latn"]
     path.write_text(json.dumps(pieces))
-    for language, name in enumerate(("source", "target")):
-        (tmp_path / f"{name}.spm").write_bytes(marian_folder.spm(language))
-    return folder, [tmp_path / "source.spm", tmp_path / "target.spm"]
+    return folder, spms
 
 
 CODES = [">>por<<", "__fr__", "<2fr>", "[fr]", "fra_Latn"]
 
 
-@pytest.mark.slow
 def test_language_codes_are_one_token_on_both_sides(converted, tmp_path):
     folder, spms = converted
     translator = load_ctranslate2(folder, *spms)
@@ -154,49 +142,11 @@ def test_language_codes_are_one_token_on_both_sides(converted, tmp_path):
     offsets = translator.tokenizer.encode_with_offsets(tf.constant([f" {CODES[1]} {CODES[2]}The"]))
     assert offsets.starts[0, :3].numpy().tolist() == [1, 8, 13]
     assert offsets.ends[0, :2].numpy().tolist() == [7, 13]
-    # As part of a SavedModel.
-    module = tf.Module()
-    module.tokenizer = translator.tokenizer
-    tf.saved_model.save(
-        module,
-        tmp_path / "saved",
-        signatures=tf.function(
-            lambda texts: {"ids": module.tokenizer.encode(texts).to_tensor()},
-            input_signature=[tf.TensorSpec([None], tf.string)],
-        ),
-    )
-    signature = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
-    np.testing.assert_array_equal(
-        signature(texts=tf.constant(texts))["ids"], translator.tokenizer.encode(texts).to_tensor()
-    )
-
-
-def test_the_scale_of_queries_is_part_of_the_projection(tmp_path):
-    """CTranslate2 multiplies the product of queries and keys by it, 8^-0.5 where there is none."""
-    form, models = FORMS["OpenNMT-tf"][0], []
-    for name, options in (("plain", {}), ("scaled", {"queries_scale": 0.1})):
-        folder = save(random_spec(**form, **options), tmp_path / name)
-        models.append(load_ctranslate2(folder).model)
-    plain, scaled = ([*m.encoder.layers, *m.decoder.layers] for m in models)
-    number = 0
-    for ours, theirs in zip(plain, scaled, strict=True):
-        for part in ("attention", "self_attention", "cross_attention"):
-            if not hasattr(ours, part):
-                continue
-            layers = [getattr(layer, part) for layer in (ours, theirs)]
-            name = "query_projection" if part == "cross_attention" else "qkv_projection"
-            one, other = (getattr(layer, name) for layer in layers)
-            factor = np.ones(one.kernel.shape[1], np.float32)
-            factor[:DIM] = (0.1 + 0.2 * number) * 8**0.5
-            np.testing.assert_allclose(other.kernel, one.kernel * factor, rtol=1e-5)
-            np.testing.assert_allclose(other.bias, one.bias * factor, rtol=1e-5)
-            number += 1
-    assert number == 4
 
 
 def test_a_tokenizer_file_of_somebody_else_does_not_hide_the_sentencepiece_models(converted):
     folder, spms = converted
-    marian_folder.write_json(folder / "tokenizer.json", {"version": "1.0", "model": {}})
+    write_json(folder / "tokenizer.json", {"version": "1.0", "model": {}})
     assert load_ctranslate2(folder, *spms).encode(["A dog."]).shape[1] > 2
     exported = folder.with_name("exported")
     export_ctranslate2(load_ctranslate2(folder, *spms), exported)
@@ -237,60 +187,3 @@ def test_sentencepiece_models_of_another_vocabulary_are_noticed(tmp_path, caplog
     (folder / "spm.model").write_bytes(marian_folder.spm(0))
     load_ctranslate2(folder)
     assert "it is probably another model's" in caplog.text
-
-
-def corrupted(folder, edit):
-    path = folder / "model.bin"
-    path.write_bytes(edit(path.read_bytes()))
-
-
-MALFORMED = {
-    "truncated": (lambda f: corrupted(f, lambda b: b[:-9]), "is damaged"),
-    "version": (lambda f: corrupted(f, lambda b: struct.pack("<I", 9) + b[4:]),
-     "version 9: 2 to 6"),
-    "another model": (lambda f: corrupted(f, lambda b: b.replace(b"TransformerSpec",
-     b"TransformerDeco")), "TransformerDeco"),
-    "short vocabulary": (lambda f: (f / "target_vocabulary.json").write_text(json.dumps(["<s>",
-     "</s>", "<unk>"])), "has 3 tokens, and the embedding"),
-    "no end": (lambda f: marian_folder.change_json(f / "config.json", eos_token="<end>"),
-     "has no '<end>'"),
-    "unknown setting": (lambda f: marian_folder.change_json(f / "config.json", lookahead=3),
-     "lookahead is 3"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_folder_is_refused_by_one_sentence(name, tmp_path):
-    change, message = MALFORMED[name]
-    folder = save(random_spec(**FORMS["OpenNMT-tf"][0]), tmp_path / "engine")
-    change(folder)
-    with pytest.raises(InputError, match=message) as error:
-        load_ctranslate2(folder)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"with_relative_position": True}, "relative_position"),
-    ({"layernorm_embedding": True}, "layernorm_embedding"),
-    ({"ffn_glu": True}, "linear_0_noact"),
-    ({"activation": "Tanh"}, "activation is 5"),
-])  # fmt: skip
-def test_another_architecture_is_refused_by_name(options, message, tmp_path, monkeypatch):
-    specs = ctranslate2.specs
-    make = specs.TransformerSpec.from_config
-    form = FORMS["OpenNMT-tf"][0]
-    if "activation" in options:
-        form = form | options
-    else:
-        monkeypatch.setattr(
-            specs.TransformerSpec, "from_config", lambda *a, **kw: make(*a, **kw, **options)
-        )
-    spec = random_spec(**form)
-    specs.model_spec.visit_spec(spec, _fill_missing)
-    with pytest.raises(InputError, match=message):
-        load_ctranslate2(save(spec, tmp_path / "engine"))
-
-
-def _fill_missing(item, name, value):
-    if value is None:
-        setattr(item, name.rpartition("/")[2], np.zeros([DIM, DIM], np.float32))

@@ -103,29 +103,29 @@ def test_log_probabilities_are_the_engines(name, tmp_path):
     assert translator.tokenizer.adds_eos == (VERSIONS[name][0] > 4)
 
 
-REFUSED = {
-    "decoder/alibi": 1, "decoder/final_logit_softcapping": 30.0,
-    "decoder/layer_0/self_attention/merged_encoder_attention": 1,
-    "decoder/layer_0/attention/num_heads_kv": 1, "encoder/layer_1/self_attention/rotary_dim": 0,
-    "decoder/scale_outputs": 0.25, "encoder/scale_embeddings": 3.0, "unheard_of": 0,
-    "decoder/num_heads": 3,
-}  # fmt: skip
+REFUSED = [  # arrays, and the name in the message
+    *(({name: np.array(value, np.int16)}, name.rpartition("/")[2]) for name, value in (
+        ("decoder/alibi", 1), ("decoder/layer_0/self_attention/merged_encoder_attention", 1),
+        ("decoder/layer_0/attention/num_heads_kv", 1), ("encoder/layernorm_embedding", 1),
+        ("encoder/layer_1/self_attention/rotary_dim", 0), ("unheard_of", 0),
+        ("encoder/with_relative_position", 1), ("decoder/num_heads", 3),
+    )),
+    *(({name: np.array(value, np.float32)}, name.rpartition("/")[2]) for name, value in (
+        ("decoder/final_logit_softcapping", 30.0), ("decoder/scale_outputs", 0.25),
+        ("encoder/scale_embeddings", 3.0),
+    )),
+    *(({name: np.zeros([2, 2], np.float32)}, f"has the tensor {name}") for name in (
+        "decoder/layer_0/ffn/linear_0_noact/weight", "encoder/memory",
+        "encoder/layer_0/self_attention/relative_position_keys",
+    )),
+    ({f"{side}/activation": int8(5) for side in ("encoder", "decoder")}, "activation is 5: only 0"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_an_attribute_of_another_architecture_is_refused_by_name(name, tmp_path):
-    value = REFUSED[name]
-    kind = np.float32 if isinstance(value, float) else np.int16
-    folder = write(tmp_path / "engine", 6, 7, {name: np.array(value, kind)})
-    with pytest.raises(InputError, match=name.rpartition("/")[2]):
-        load_ctranslate2(folder)
-
-
-@pytest.mark.parametrize("name", ["decoder/layer_0/ffn/linear_0_noact/weight", "encoder/memory"])
-def test_a_tensor_of_another_architecture_is_refused_by_name(name, tmp_path):
-    folder = write(tmp_path / "engine", 6, 7, {name: np.zeros([2, 2], np.float32)})
-    with pytest.raises(InputError, match=f"has the tensor {name}"):
-        load_ctranslate2(folder)
+@pytest.mark.parametrize(("arrays", "message"), REFUSED)
+def test_another_architecture_is_refused_by_name(arrays, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        load_ctranslate2(write(tmp_path / "engine", 6, 7, arrays))
 
 
 SOURCES = [["w3", "w4", "w5"], ["w7"], [f"w{i}" for i in range(20)]]
@@ -179,22 +179,6 @@ def test_vocabularies_are_read_as_the_engine_reads_them(tmp_path):
         path = tmp_path / "vocabulary.txt"
         path.write_bytes(lines.encode())
         assert read_vocabulary(path) == tokens
-
-
-def test_the_error_says_what_a_file_is_instead_of_a_model(tmp_path):
-    folder = write(tmp_path / "engine", *VERSIONS["3.14"])
-    path = folder / "model.bin"
-    arrays = arrays_of(random_spec(**FORMS["OpenNMT-tf"][0]))
-    for content, message in (
-        (pack(arrays, 1, 1), "has version 1: 2 to 6 can be read"),
-        (pack(arrays, 6, 8, "TransformerDecoderSpec"), "holds a 'TransformerDecoderSpec'"),
-        (pack(arrays, 6, 9), "revision 9: only"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "is a pointer of Git LFS"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=message) as error:
-            load_ctranslate2(folder)
-        assert "damaged" not in str(error.value)
 
 
 def test_sources_are_truncated_where_the_engine_does(tmp_path):

@@ -17,6 +17,7 @@ from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from tests.end_to_end.binaries import run
 from tests.interop import hub_server, m2m100_folder, marian_folder
+from tests.interop.hugging_face_folder import change_json
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 LINES = ["The old man sees a small dog.", "A train."]
@@ -156,38 +157,30 @@ def test_what_cannot_be_downloaded_is_one_sentence(case, start, server):
     assert "\n" not in str(error.value)
 
 
-def changed(folders, tmp_path, change):
-    folder = shutil.copytree(folders[NAMES["marian"]], tmp_path / "changed")
-    change(folder)
-    return folder
-
-
 OTHERS = {
-    "architecture": (lambda f: marian_folder.change_json(f / "config.json", model_type="t5"),
+    "architecture": (lambda f: change_json(f / "config.json", model_type="t5"),
      "config.json: model_type is 't5': only marian and m2m_100"),
     "format": (lambda f: (f / "config.json").unlink(), "has no config.json"),
     "no weights": (lambda f: [(f / n).unlink() for n in ("model.safetensors", "pytorch_model.bin")],
      "has none of model.safetensors, tf_model.h5, pytorch_model.bin"),
+    "PyTorch": (lambda f: (f / "model.safetensors").unlink(),
+     r"which only PyTorch reads: .*'.\[torch\]'"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", OTHERS)
-def test_another_kind_of_model_is_refused_before_its_weights(case, start, folders, tmp_path):
+def test_another_kind_of_model_is_refused_before_its_weights(
+    case, start, folders, tmp_path, monkeypatch
+):
     change, message = OTHERS[case]
-    with hub_server.serving({"a/b": changed(folders, tmp_path, change)}) as server:
+    folder = shutil.copytree(folders[NAMES["marian"]], tmp_path / "changed")
+    change(folder)
+    monkeypatch.setattr(hub.importlib.util, "find_spec", lambda name: None)  # no PyTorch
+    with hub_server.serving({"a/b": folder}) as server:
         start(HF_ENDPOINT=server.url)
         with pytest.raises(InputError, match=message):
             hub.converted("a/b")
         assert not any("safetensors" in request for request in server.requests)
-
-
-def test_weights_for_pytorch_need_it_and_say_so(start, folders, tmp_path, monkeypatch):
-    folder = changed(folders, tmp_path, lambda f: (f / "model.safetensors").unlink())
-    monkeypatch.setattr(hub.importlib.util, "find_spec", lambda name: None)
-    with hub_server.serving({"a/b": folder}) as server:
-        start(HF_ENDPOINT=server.url)
-        with pytest.raises(InputError, match=r"which only PyTorch reads: .*'.\[torch\]'"):
-            hub.converted("a/b")
 
 
 def test_a_full_disk_says_so(start, monkeypatch):

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import os
 import shutil
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t2t_keras.errors import InputError
+from t2t_keras.interop import hugging_face
 from t2t_keras.interop.ctranslate2 import load_ctranslate2
 from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
@@ -18,72 +20,27 @@ from t2t_keras.tasks.translation import Translator
 from tests.interop import m2m100_folder, marian_folder
 from tests.tasks import tiny
 
-
-def marian(path):
-    """Returns a folder with all files and fields that `load_marian` reads."""
-    folder = marian_folder.write(path)
-    config = marian_folder.config(marian_folder.vocabularies(False)[1])
-    marian_folder.change_json(
-        folder / "generation_config.json", bad_words_ids=config["bad_words_ids"],
-        early_stopping=True, eos_token_id=0, forced_eos_token_id=0, length_penalty=1.0,
-        max_length=30, num_beams=2, renormalize_logits=True,
-    )  # fmt: skip
-    tokens = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    marian_folder.change_json(
-        folder / "tokenizer_config.json", added_tokens_decoder={"0": {"content": "</s>"}},
-        additional_special_tokens=[], clean_up_tokenization_spaces=True, model_max_length=512,
-        sp_model_kwargs={}, **tokens,
-    )  # fmt: skip
-    marian_folder.write_json(folder / "special_tokens_map.json", tokens)
-    return folder
-
-
-def m2m100(path):
-    """Returns a folder with all files and fields that `load_m2m100` reads, but tokenizer.json."""
-    folder = m2m100_folder.write(path)
-    first = len(m2m100_folder.tokens("m2m100")) - 108
-    marian_folder.write_json(folder / "added_tokens.json", {"__af__": first, "__am__": first + 1})
-    marian_folder.change_json(
-        folder / "tokenizer_config.json",
-        added_tokens_decoder={"1": {"content": "<pad>"}},
-        language_codes="m2m100",
-        clean_up_tokenization_spaces=True,
-    )
-    search = {"forced_bos_token_id": first, "length_penalty": 1.0, "num_beams": 2}
-    marian_folder.change_json(folder / "generation_config.json", **search)
-    return folder
-
-
-def nllb(path):
-    folder = m2m100_folder.write(path, "nllb")
-    tokens = m2m100_folder.tokens("nllb")[:-2]
-    marian_folder.write_json(
-        folder / "tokenizer.json",
-        {
-            "model": {"vocab": {token: row for row, token in enumerate(tokens)}},
-            "added_tokens": [
-                {"id": row, "content": token}
-                for row, token in enumerate(tokens)
-                if row < 4 or token[3:4] == "_" or token == "<mask>"
-            ],
-        },
-    )
-    marian_folder.change_json(folder / "tokenizer_config.json", legacy_behaviour=False)
-    return folder
+TOKENS = {"eos_token", "unk_token", "pad_token", "additional_special_tokens"}
+FIELDS = {  # that readers read, beside those that folders have
+    "config.json": hugging_face._READ,
+    "generation_config.json": {*hugging_face._SEARCH, *hugging_face._FIXED_SEARCH},
+    "tokenizer_config.json": {
+        *("added_tokens_decoder", "clean_up_tokenization_spaces", "model_max_length"),
+        *("language_codes", "legacy_behaviour", "sp_model_kwargs", "tokenizer_class", *TOKENS),
+    },
+    "special_tokens_map.json": TOKENS,
+    "added_tokens.json": {"__af__", "deu_Latn", "</s>"},
+    "tokenizer.json": {"model", "added_tokens"},
+}
 
 
 def ctranslate2(path):
-    """Returns a folder as CTranslate2's converter writes it, and two SentencePiece models there."""
-    converters = pytest.importorskip("ctranslate2").converters
-    npz, paths = marian_folder.write_npz(path.with_name("npz"))
-    converters.MarianConverter(str(npz), paths).convert(str(path))
-    for language, name in enumerate(("source", "target")):
-        (path / f"{name}.spm").write_bytes(marian_folder.spm(language))
-    return path
+    """Returns a folder of CTranslate2 with two SentencePiece models in it."""
+    from tests.interop import ctranslate2_folder  # noqa: PLC0415  skips without ctranslate2
 
-
-def load_with_spms(folder):
-    return load_ctranslate2(folder, folder / "source.spm", folder / "target.spm")
+    folder, _ = ctranslate2_folder.write_of_pieces(path)
+    marian_folder.write_spms(folder)
+    return folder
 
 
 def ours(path):
@@ -94,10 +51,10 @@ def ours(path):
 
 
 READERS = {
-    "marian": (marian, load_marian, "model.safetensors"),
-    "m2m100": (m2m100, load_m2m100, "model.safetensors"),
-    "nllb": (nllb, load_m2m100, "model.safetensors"),
-    "ctranslate2": (ctranslate2, load_with_spms, "model.bin"),
+    "marian": (marian_folder.write, load_marian, "model.safetensors"),
+    "m2m100": (m2m100_folder.write, load_m2m100, "model.safetensors"),
+    "nllb": (functools.partial(m2m100_folder.write, kind="nllb"), load_m2m100, "model.safetensors"),
+    "ctranslate2": (ctranslate2, load_ctranslate2, "model.bin"),
     "ours": (ours, load_ctranslate2, "model.bin"),
 }
 
@@ -126,7 +83,7 @@ def set_field(place, value, folder):
     """Gives a field of a JSON file, or an element of its list, another value."""
     file, key = place
     path = folder / file
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if value is not MISSING:
         content[key] = value
     else:
@@ -153,6 +110,8 @@ def set_bytes(name, changes, folder):
 def mutations(folder, weights):
     """A strategy of functions that change a copy of the folder."""
     fields = []
+    if "tokenizer_config.json" in os.listdir(folder):  # of Hugging Face
+        fields = [(file, key) for file, keys in FIELDS.items() for key in sorted(keys)]
     for path in sorted(folder.glob("*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
         keys = range(min(3, len(content))) if isinstance(content, list) else [*content][:60]

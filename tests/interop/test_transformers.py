@@ -3,20 +3,24 @@
 Needs the extra `transformers`: PyTorch is too large for the extra `test`.
 """
 
-import io
+import functools
 import random
 import shutil
 
 import numpy as np
 import pytest
-import sentencepiece
 import tensorflow as tf
 
 from pipelines.datasets.english_german.sampler import Sampler
-from t2t_keras.data.batching import shift_right
 from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
-from tests.interop.marian_folder import change_json, pieces_of, write_json
+from tests.interop.hugging_face_folder import (
+    change_json,
+    check_logits,
+    pieces_of,
+    train_spm,
+    write_json,
+)
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
@@ -44,19 +48,16 @@ ODD = [
 CODED = [">>deu<< A dog.", ">>fra<<A dog.", " >>deu<< A dog.", ">>xyz<< One.", ">>deu<< >>fra<< 2."]
 
 
-def train_spm(lines, path, kind="unigram"):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, model_type=kind, vocab_size=300,
-        hard_vocab_limit=kind == "bpe", num_threads=1, minloglevel=2,
-    )  # fmt: skip
-    path.write_bytes(model.getvalue())
-    return pieces_of(model.getvalue())
+def write_spm(lines, path, kind="unigram"):
+    """Writes a SentencePiece model; returns its pieces."""
+    options = {"model_type": kind, "vocab_size": 300, "hard_vocab_limit": kind == "bpe"}
+    path.write_bytes(train_spm(lines, **options))
+    return pieces_of(path.read_bytes())
 
 
 def marian_tokenizer(raw, separate, cleans):
     sides = [
-        train_spm(lines, raw / f"{name}.spm")[3:]
+        write_spm(lines, raw / f"{name}.spm")[3:]
         for lines, name in zip(zip(*TEXT, strict=True), ("source", "target"), strict=True)
     ]
     if not separate:
@@ -142,7 +143,7 @@ class Original:
             )  # fmt: skip
         else:
             lines = [line for pair in TEXT for line in pair]
-            pieces = train_spm(lines, raw / "spm.model", "bpe")
+            pieces = write_spm(lines, raw / "spm.model", "bpe")
             make = nllb_tokenizer if kind == "nllb" else m2m100_tokenizer
             self.tokenizer, size = make(raw, pieces)
             self.eos = 2
@@ -209,14 +210,6 @@ class Original:
         found = self.tokenizer(text_target=list(lines), truncation=True).input_ids
         return [row[1:] for row in found] if self.kind == "small100" else found
 
-    def batch(self, pairs):
-        """Returns the inputs of the model with labels, −100 on padding."""
-        sources, targets = zip(*pairs, strict=True)
-        labels = self.targets(targets)
-        longest = max(map(len, labels))
-        labels = torch.tensor([row + [-100] * (longest - len(row)) for row in labels])
-        return {**self.sources(sources, padding=True, return_tensors="pt"), "labels": labels}
-
     def rows(self, target=False):
         """Returns its id of each of our ids."""
         if self.kind != "marian":
@@ -253,7 +246,8 @@ def test_ids_texts_logits_and_translations_are_theirs(form, tmp_path):
     original = Original(kind, tmp_path, **options)
     translator = (load_marian if kind == "marian" else load_m2m100)(original.folder)
     check_ids_and_texts(original, translator)
-    check_logits(original, translator)
+    codes, expected = CODES.get(kind, ()), functools.partial(logits, original)
+    check_logits(translator, original.rows(target=True), expected, codes)
     check_beam_search(original, translator)
 
 
@@ -276,18 +270,11 @@ def check_ids_and_texts(original, translator):
         assert ours.decode() == theirs.strip()
 
 
-def check_logits(original, translator):
-    pairs = TEXT[:16]
+def logits(original, source, target):
+    """Returns the logits [target, rows] of rows, see `check_logits`."""
     with torch.no_grad():
-        theirs = original.model(**original.batch(pairs)).logits.numpy()
-    sources, targets = zip(*pairs, strict=True)
-    source_ids = translator.encode(tf.constant(sources), *languages(original, len(pairs)))
-    ids = target_ids(original, translator, targets)
-    inputs = {"source_ids": source_ids, "target_ids": shift_right(ids, 3)}
-    ours, rows = translator.model(inputs).numpy(), original.rows(target=True)
-    columns = np.array([1, 2, *range(4, len(rows))])  # padding is banned by a bias
-    difference = np.abs(ours[:, :, columns] - theirs[:, :, rows[columns]])
-    assert difference[ids.numpy() != 0].max() < 1e-4
+        ids = {"input_ids": torch.tensor([source]), "decoder_input_ids": torch.tensor([target])}
+        return original.model(**ids).logits[0].numpy()
 
 
 def check_beam_search(original, translator):

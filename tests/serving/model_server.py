@@ -5,17 +5,16 @@ and `inputs`, every input given, no other, bytes as {"b64": …}, and the form o
 """
 
 import base64
-import contextlib
-import http.server
 import json
 import re
-import threading
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
-_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(:predict)?")
+from tests import local_server
+
+_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?:predict")
 
 
 class _Refused(Exception):
@@ -24,25 +23,16 @@ class _Refused(Exception):
         self.status = status
 
 
-@contextlib.contextmanager
 def serving(loaded, version, name="translator"):
-    """Serves a loaded SavedModel and gives the server, with `server_port` and `requests`.
+    """Serves a loaded SavedModel, see `local_server.running`.
 
     `requests` lists the headers and the body of each POST.
     """
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self):
-            self._answer(lambda verb: _status(verb, version))
-
+    class Handler(local_server.Handler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             self.server.requests.append((dict(self.headers), body))
-            self._answer(lambda verb: _predict(loaded.signatures, verb, body))
-
-        def _answer(self, answer):
             try:
                 found = _PATH.fullmatch(self.path)
                 if not found:
@@ -53,43 +43,16 @@ def serving(loaded, version, name="translator"):
                     raise _Refused(
                         404, f"Servable not found for request: Specific({name}, {found[2]})"
                     )
-                status, content = 200, answer(found[3])
+                status, content = 200, _predict(loaded.signatures, body)
             except _Refused as refused:
                 status, content = refused.status, {"error": str(refused)}
             content = json.dumps(content, ensure_ascii=False).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.send(content, status, Content_Type="application/json")
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.requests = []
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return local_server.running(Handler)
 
 
-def _status(verb, version):
-    if verb:
-        raise _Refused(400, "predict needs POST")
-    status = {"error_code": "OK", "error_message": ""}
-    state = {"version": str(version), "state": "AVAILABLE", "status": status}
-    return {"model_version_status": [state]}
-
-
-def _predict(signatures, verb, body):
-    if not verb:
-        raise _Refused(400, "Malformed request: POST without a verb")
+def _predict(signatures, body):
     try:
         request = json.loads(body.decode("utf-8"))
     except ValueError as error:
