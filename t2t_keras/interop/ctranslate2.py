@@ -10,7 +10,6 @@ table. CTranslate2 has no padding id. Ours, and its first input if that is a vec
 an additional row and a bias of -10,000, so that log-probabilities equal the original's.
 """
 
-import functools
 import math
 import pathlib
 import re
@@ -31,7 +30,7 @@ from t2t_keras.interop.ctranslate2_files import (
     require_neutral,
 )
 from t2t_keras.interop.files import read_json, read_sentencepiece
-from t2t_keras.interop.weights import BANNED, alternating_channels, set_linear, set_norm
+from t2t_keras.interop.weights import BANNED, alternating_channels, set_layers
 from t2t_keras.layers.positions import SinusoidalPositions
 from t2t_keras.layers.variants.positions import FairseqSinusoidalPositions
 from t2t_keras.models.config import TransformerConfig
@@ -197,13 +196,8 @@ def _warn_of_other_pieces(spm, model, index, file):
     count = processor.get_piece_size()
     known = sum(processor.id_to_piece(i) in index for i in range(count))
     if known < count / 2:
-        logging.warning(
-            "%s has %d pieces, of which %s has %d: it is probably another model's",
-            spm,
-            count,
-            file,
-            known,
-        )
+        text = "%s has %d pieces, of which %s has %d: it is probably another model's"
+        logging.warning(text, spm, count, file, known)
 
 
 def _code_pattern(pieces, models):
@@ -220,12 +214,9 @@ def _code_pattern(pieces, models):
             for processor, i in zip(processors, ids, strict=True)
         )
 
-    codes = [
-        re.escape(piece)
-        for piece in sorted(pieces, key=lambda piece: (-len(piece), piece))
-        if re.fullmatch(_CODES, piece) and not re.fullmatch(_NO_CODES, piece) and not is_made(piece)
-    ]
-    return "|".join(codes)
+    codes = filter(re.compile(rf"(?!({_NO_CODES})$)({_CODES})").fullmatch, pieces)
+    codes = [code for code in codes if not is_made(code)]
+    return "|".join(map(re.escape, sorted(codes, key=lambda code: (-len(code), code))))
 
 
 # The model ---------------------------------------------------------------------------------------
@@ -235,7 +226,9 @@ class _Side:
     """The attributes of the encoder or the decoder in model.bin, and its embeddings."""
 
     def __init__(self, stored, name):
-        attribute = functools.partial(_take, stored.attributes, name)
+        def attribute(key, default):
+            return stored.attributes.pop(f"{name}/{key}", default)
+
         self.place = stored.arrays.place
         self.embedding = stored.arrays.take(f"{name}/embeddings/weight", None, None)
         self.model_dim = self.embedding.shape[1]
@@ -262,10 +255,6 @@ class _Side:
         return scale != 1
 
 
-def _take(attributes, side, key, default):
-    return attributes.pop(f"{side}/{key}", default)
-
-
 def _make_model(stored, rows):
     """Returns the `Transformer` of model.bin."""
     arrays = stored.arrays
@@ -289,22 +278,14 @@ def _make_model(stored, rows):
             f"{arrays.place}: the width is {model_dim}, which is not divisible by num_heads, "
             f"{num_heads}: such models are not supported."
         )
-    scales = {
-        name: stored.attributes.pop(name)
-        for name in list(stored.attributes)
-        if name.endswith("/queries_scale")
-    }
+    names = [name for name in stored.attributes if name.endswith("/queries_scale")]
+    scales = {name: stored.attributes.pop(name) for name in names}
     require_neutral(stored.attributes, arrays.place, num_heads, model_dim // num_heads)
     projection = arrays.take("decoder/projection/weight", size, model_dim)
     bias = arrays.take_optional("decoder/projection/bias", size)
-    matrices = [
-        _with_rows(matrix, order)
-        for matrix, order in (
-            (encoder.embedding, rows[0]),
-            (decoder.embedding, rows[1]),
-            (projection, rows[1]),
-        )
-    ]
+    orders = (rows[0], rows[1], rows[1])
+    matrices = (encoder.embedding, decoder.embedding, projection)
+    matrices = [*map(_with_rows, matrices, orders)]
     if not np.array_equal(matrices[1], matrices[2]):
         sharing = "none"
     else:
@@ -406,57 +387,21 @@ def _default_positions(model_dim):
 def _set_layers(model, arrays, scales, channels):
     """Moves the arrays of the layers into the model, and the scales of queries, {name: factor}."""
     config = model.config
-    model_dim, widths = config.model_dim, config.num_heads * config.key_dim
 
-    def linear(name, outputs, inputs):
-        weight = arrays.take(f"{name}/weight", outputs, inputs)
+    def linear(side, number, sub_layer, index, inputs, outputs):
+        name = f"{side}/layer_{number}/{sub_layer}/linear_{index}"
+        kernel = arrays.take(f"{name}/weight", outputs, inputs).T
         bias = arrays.take_optional(f"{name}/bias", outputs)
-        return weight.T, np.zeros(outputs, np.float32) if bias is None else bias
+        bias = np.zeros(outputs, np.float32) if bias is None else bias
+        scale = scales.get(f"{side}/layer_{number}/{sub_layer}/queries_scale")
+        if index == 0 and scale is not None and abs(scale * config.key_dim**0.5 - 1) > 1e-6:
+            factor = np.ones(outputs, np.float32)
+            factor[: config.num_heads * config.key_dim] = scale * config.key_dim**0.5  # queries
+            kernel, bias = kernel * factor, bias * factor
+        return [(kernel, bias)]
 
-    def set_attention(name, inputs, output, norm):
-        """Sets projections: `inputs` is {layer: the number of matrices it fuses}, queries first."""
-        scale = scales.get(f"{name}/queries_scale", config.key_dim**-0.5) * config.key_dim**0.5
-        for number, (layer, count) in enumerate(inputs.items()):
-            kernel, bias = linear(f"{name}/linear_{number}", count * widths, model_dim)
-            if number == 0 and abs(scale - 1) > 1e-6:
-                factor = np.repeat([scale, *[1.0] * (count - 1)], widths).astype(np.float32)
-                kernel, bias = kernel * factor, bias * factor
-            set_linear(layer, [(kernel, bias)], rows=channels)
-        part = linear(f"{name}/linear_{len(inputs)}", model_dim, widths)
-        set_linear(output, [part], columns=channels)
-        set_layer_norm(norm.norm, name)
+    def norm(side, number, sub_layer):
+        name = f"{side}/layer_{number}/{sub_layer}" if sub_layer else side
+        return (arrays.take(f"{name}/layer_norm/{x}", config.model_dim) for x in ("gamma", "beta"))
 
-    def set_layer_norm(layer, name):
-        gamma, beta = (
-            arrays.take(f"{name}/layer_norm/{part}", model_dim) for part in ("gamma", "beta")
-        )
-        set_norm(layer, gamma, beta, channels)
-
-    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        if config.norm == "pre":
-            set_layer_norm(stack.final_norm, side)
-        for number, layer in enumerate(stack.layers):
-            name = f"{side}/layer_{number}"
-            if side == "encoder":
-                attention, residual = layer.attention, layer.attention_residual
-            else:
-                attention, residual = layer.self_attention, layer.self_residual
-                cross = layer.cross_attention
-                set_attention(
-                    f"{name}/attention",
-                    {cross.query_projection: 1, cross.kv_projection: 2},
-                    cross.output_projection,
-                    layer.cross_residual,
-                )
-            set_attention(
-                f"{name}/self_attention",
-                {attention.qkv_projection: 3},
-                attention.output_projection,
-                residual,
-            )
-            inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
-            part = linear(f"{name}/ffn/linear_0", config.feed_forward_dim, model_dim)
-            set_linear(inner, [part], rows=channels)
-            part = linear(f"{name}/ffn/linear_1", model_dim, config.feed_forward_dim)
-            set_linear(outer, [part], columns=channels)
-            set_layer_norm(layer.feed_forward_residual.norm, f"{name}/ffn")
+    set_layers(model, channels, linear, norm)

@@ -8,7 +8,6 @@ other architectures than the paper's Transformer, and names them, unless their v
 
 import json
 import math
-import numbers
 import pathlib
 import re
 import struct
@@ -17,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.interop.files import read_file, read_json, require_flag, require_text
+from t2t_keras.interop.files import read_file, read_json, require_kind
 from t2t_keras.interop.weights import Arrays
 
 _VERSIONS = range(2, 7)  # of model.bin
@@ -54,24 +53,18 @@ _NEUTRAL = {
 """Attributes of other architectures, and the value that turns each off."""
 
 _WITHOUT_EFFECT = {
-    "alibi_use_positive_positions",  # of ALiBi
-    "scale_alibi",
-    "alignment_heads",  # of alignments
-    "alignment_layer",
+    *("alibi_use_positive_positions", "scale_alibi"),  # of ALiBi
+    *("alignment_heads", "alignment_layer"),
     "embeddings_merge",  # of several embeddings
     "multiply_by_sqrt_depth",  # where `scale_embeddings` is there, too
     "multi_query_attention",  # some converters write 1 for any model; `num_heads_kv` decides
     "layer_norm_use_residual",  # of RMSNorm
-    "max_position_embeddings",  # of rotary positions
-    "original_max_position_embeddings",
-    "rotary_base",
-    "rotary_high_freq_factor",
-    "rotary_interleave",
-    "rotary_low_freq_factor",
-    "rotary_scaling_factor",
-    "rotary_scaling_type",
-    "relative_attention_max_distance",  # of relative positions, which have tensors
-    "relative_left_max_position",
+    # Of rotary positions.
+    *("max_position_embeddings", "original_max_position_embeddings", "rotary_base"),
+    *("rotary_high_freq_factor", "rotary_low_freq_factor", "rotary_interleave"),
+    *("rotary_scaling_factor", "rotary_scaling_type"),
+    # Of relative positions, which have tensors.
+    *("relative_attention_max_distance", "relative_left_max_position"),
     "relative_right_max_position",
 }
 _TENSORS = re.compile(
@@ -84,19 +77,13 @@ _TENSORS = re.compile(
 class StoredModel(NamedTuple):
     """The contents of a folder, except its vocabularies."""
 
-    arrays: Arrays  # `Arrays`, the weights as floats
+    arrays: Arrays  # the weights as floats
     attributes: dict  # {name: int or float}
     settings: dict  # {name: value} with all names of config.json
 
 
 def read_model(folder):
-    """Reads model.bin and config.json.
-
-    Args:
-        folder: path of the folder.
-
-    Returns:
-        `StoredModel`.
+    """Returns the `StoredModel` of a folder: its model.bin and config.json.
 
     Raises:
         InputError: if a file is missing or damaged, or of another architecture.
@@ -138,12 +125,12 @@ def read_model(folder):
 
 
 class _Stored(NamedTuple):
-    """The unchanged contents of model.bin: versions, {name: array}, and [(alias, name)]."""
+    """The unchanged contents of model.bin."""
 
     version: int
     revision: int
-    arrays: dict
-    aliases: list
+    arrays: dict  # {name: array}
+    aliases: list  # of (alias, name)
 
 
 def _parse(content, path):
@@ -189,9 +176,7 @@ def _parse(content, path):
             dtype, size = _OLD_DTYPES.get(code), size * code
         if dtype is None:
             raise ValueError(f"{name} is of type {code}")
-        array = np.frombuffer(take_bytes(size), np.uint16 if dtype == "bfloat16" else dtype)
-        if dtype == "bfloat16":
-            array = (array.astype(np.uint32) << 16).view(np.float32)
+        array = np.frombuffer(take_bytes(size), np.dtype(dtype))  # bfloat16 is TensorFlow's
         if array.size != math.prod(shape):
             raise ValueError(f"{name} of shape {shape} has {array.size} elements")
         arrays.setdefault(name, array.reshape(shape))
@@ -245,11 +230,7 @@ def _old_settings(arrays, config):
 
 
 def _checked(settings, path):
-    """Returns the settings with all names.
-
-    Raises:
-        InputError: naming the setting that is unknown, not supported, or of another type.
-    """
+    """Returns the settings with all names; raises InputError for one that is not supported."""
     known = {
         "add_source_bos": False,
         "add_source_eos": False,
@@ -267,16 +248,15 @@ def _checked(settings, path):
         if name not in known and value not in (None, False):
             raise InputError(f"{path}: {name} is {value!r}: this field is not supported.")
     settings = known | settings
-    for name in ("bos_token", "eos_token", "unk_token"):
-        require_text(path, name, settings[name])
-    for name in ("add_source_bos", "add_source_eos"):
-        require_flag(path, name, settings[name])
-    start, epsilon = settings["decoder_start_token"], settings["layer_norm_epsilon"]
-    if start is not None:
-        require_text(path, "decoder_start_token", start)
-    if epsilon is not None and (
-        isinstance(epsilon, bool) or not isinstance(epsilon, numbers.Real) or not 0 < epsilon < 1
+    for wanted, names in (
+        ("a token, a str,", ("bos_token", "eos_token", "unk_token", "decoder_start_token")),
+        ("true or false", ("add_source_bos", "add_source_eos")),
+        ("a number", ("layer_norm_epsilon",)),
     ):
+        given = {n: settings[n] for n in names if settings[n] is not None or known[n] is not None}
+        require_kind(path, wanted, **given)
+    epsilon = settings["layer_norm_epsilon"]
+    if epsilon is not None and not 0 < epsilon < 1:
         raise InputError(
             f"{path}: layer_norm_epsilon is {epsilon!r}: a number from 0 to 1 is needed."
         )
@@ -289,15 +269,12 @@ def _checked(settings, path):
 
 
 def require_neutral(attributes, place, num_heads, key_dim):
-    """Refuses attributes that the model does not use, unless they change nothing.
+    """Raises InputError for an attribute that the model does not use, unless it changes nothing.
 
     Args:
         attributes: {name: value}, the remaining ones.
-        place: str, the file, for messages.
-        num_heads, key_dim: int, the model's.
-
-    Raises:
-        InputError: naming the attribute.
+        place: the file, for messages.
+        num_heads, key_dim: the model's.
     """
     neutral = _NEUTRAL | {"num_heads_kv": num_heads, "head_dim": key_dim}
     for name, value in attributes.items():
@@ -311,11 +288,7 @@ def require_neutral(attributes, place, num_heads, key_dim):
 
 
 def find_vocabulary(folder, side):
-    """Returns the path of the vocabulary of "source" or "target".
-
-    Raises:
-        InputError: if there is none.
-    """
+    """Returns the path of the vocabulary of "source" or "target"; raises InputError without one."""
     folder = pathlib.Path(folder)
     for name in ("shared_vocabulary", f"{side}_vocabulary"):
         for ending in (".json", ".txt"):
@@ -329,13 +302,10 @@ def find_vocabulary(folder, side):
 
 
 def read_vocabulary(path):
-    """Returns the tokens of a vocabulary, list of str, as CTranslate2 reads them.
+    """Returns the tokens of a vocabulary as CTranslate2 reads them; InputError if it is damaged.
 
     Lines end with a line feed. If a carriage return precedes every one of them, it is not part of
     the tokens.
-
-    Raises:
-        InputError: if the file is damaged.
     """
     content = read_file(path)
     try:

@@ -32,11 +32,7 @@ def check_file(path):
 
 
 def read_file(path):
-    """Returns the bytes of a file.
-
-    Raises:
-        InputError: if `check_file` raises it.
-    """
+    """Returns the bytes of a file; raises InputError as `check_file`."""
     check_file(path)
     return pathlib.Path(path).read_bytes()
 
@@ -45,7 +41,7 @@ def read_json(path, default=None):
     """Returns the object in a JSON file, a dict.
 
     Args:
-        path: path of the file.
+        path: the file.
         default: the content if the file is missing; None: a missing file is an error.
 
     Raises:
@@ -67,14 +63,7 @@ def read_json(path, default=None):
 
 
 def read_sentencepiece(path: StrPath) -> bytes:
-    """Returns the bytes of a SentencePiece model.
-
-    Args:
-        path: path of the file.
-
-    Raises:
-        InputError: if it is missing or damaged.
-    """
+    """Returns the bytes of a SentencePiece model; raises InputError if it is missing or damaged."""
     import sentencepiece  # noqa: PLC0415  as in training a tokenizer
 
     model = read_file(path)
@@ -104,19 +93,19 @@ def require_known(fields, path, fixed, known):
             raise InputError(f"{path}: {name} is {value!r}: this field is not supported.")
 
 
-def require_text(path, name, value):
-    """Raises InputError if a field's value is not a str."""
-    if not isinstance(value, str):
-        raise InputError(f"{path}: {name} is {value!r}: a token, a str, is needed.")
+_KINDS = {
+    "a token, a str,": str,
+    "true or false": bool,
+    "a number": (int, float),
+    "a whole number": int,
+}
 
 
-def require_flag(path, name, value):
-    """Raises InputError if a field's value is not a bool."""
-    if not isinstance(value, bool):
-        raise InputError(f"{path}: {name} is {value!r}: true or false is needed.")
-
-
-def require_number(path, name, value):
-    """Raises InputError if a field's value is not a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{path}: {name} is {value!r}: a number is needed.")
+def require_kind(path, wanted, least=None, **fields):
+    """Raises InputError if a field's value is not of a kind in `_KINDS`, or is below `least`."""
+    for name, value in fields.items():
+        fits = isinstance(value, _KINDS[wanted]) and isinstance(value, bool) == (
+            _KINDS[wanted] is bool
+        )
+        if not fits or (least is not None and value < least):
+            raise InputError(f"{path}: {name} is {value!r}: {wanted} is needed.")

@@ -90,10 +90,7 @@ def is_name(text: str | bytes) -> bool:
 
 
 def converted(name: str) -> str:
-    """Returns the folder of a converted model, see `write_pretrained`; makes it if it is missing.
-
-    Args:
-        name: "OWNER/NAME".
+    """Returns the folder of the model "OWNER/NAME", converted; makes it if it is missing.
 
     Raises:
         InputError: if there is no such model, it cannot be downloaded, or it is of another kind.
@@ -104,12 +101,11 @@ def converted(name: str) -> str:
             "Helsinki-NLP/opus-mt-en-de."
         )
     hub = _hub(name)
-    folder = _folder_of(hub, name)
-    if folder and os.path.exists(os.path.join(folder, DESCRIPTION_FILE)):
+    snapshot = _snapshot(hub, name)
+    if snapshot and _is_complete(folder := _folder_of(hub, name, snapshot)):
         return folder
     snapshot = _download(hub, name)
-    translator = load_pretrained(snapshot)
-    folder = _folder_of(hub, name)
+    translator, folder = load_pretrained(snapshot), _folder_of(hub, name, snapshot)
     with _explained(hub, name):
         _write(translator, folder)
     return folder
@@ -136,14 +132,15 @@ def _snapshot(hub, name):
     return os.path.dirname(config) if isinstance(config, str) else None
 
 
-def _folder_of(hub, name):
-    """Returns the folder of a model's converted weights, or None if no revision is cached."""
-    snapshot = _snapshot(hub, name)
-    if snapshot is None:
-        return None
+def _folder_of(hub, name, snapshot):
+    """Returns the folder of the converted weights of a model's cached revision."""
     revision = f"{os.path.basename(snapshot)}.{_FORMAT}"
     assets = hub.constants.HF_ASSETS_CACHE
     return os.path.join(assets, "t2t_keras", name.replace("/", "--"), revision)
+
+
+def _is_complete(folder):
+    return os.path.exists(os.path.join(folder, DESCRIPTION_FILE))
 
 
 def _write(translator, folder):
@@ -154,7 +151,7 @@ def _write(translator, folder):
         write_pretrained(translator, temporary)
         with contextlib.suppress(OSError):  # another process wrote it in the meantime
             replace(temporary, folder)
-        if not os.path.exists(os.path.join(folder, DESCRIPTION_FILE)):
+        if not _is_complete(folder):
             raise InputError(f"{folder} cannot be written: delete it and start again.")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -170,8 +167,7 @@ def _download(hub, name):
         try:
             info = hub.HfApi().model_info(name, files_metadata=True)
         except offline as error:
-            status = getattr(getattr(error, "response", None), "status_code", 500)
-            if status < 500:
+            if (_status(error) or 500) < 500:
                 raise
             return _cached(hub, name, error)
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
@@ -187,6 +183,11 @@ def _download(hub, name):
         print(f"{place}: {_size(total)}, license: {_license(info)}", file=sys.stderr)
         _require_room(hub, name, total)
         return hub.snapshot_download(name, allow_patterns=files)
+
+
+def _status(error):
+    """Returns the HTTP status of an error, or None."""
+    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _lost(hub):
@@ -214,10 +215,8 @@ def _weights_of(place, sizes):
 
 def _license(info):
     card = info.card_data or {}
-    found = card.get("license") or next(
-        (tag.partition(":")[2] for tag in info.tags or () if tag.startswith("license:")), None
-    )
-    return f"{found}" if found else "not named, ask its authors"
+    tags = [tag.partition(":")[2] for tag in info.tags or () if tag.startswith("license:")]
+    return card.get("license") or next(iter(tags), "not named, ask its authors")
 
 
 def _size(count):
@@ -256,44 +255,39 @@ def _cached(hub, name, error):
 
 
 def _reason(error):
-    """Returns the first line of an error, str."""
+    """Returns the first line of an error."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 @contextlib.contextmanager
 def _explained(hub, name):
     """Makes the errors of a download one sentence each."""
-    errors, place = hub.errors, f"{hub.constants.ENDPOINT}/{name}"
-    login = "log in by hf auth login, or set HF_TOKEN"
     logs = hub.utils.logging
     verbosity = logs.get_verbosity()
     logs.set_verbosity_error()  # no warnings of its own about what it tries again
     try:
         yield
-    except InputError:
-        raise
-    except errors.HFValidationError as error:
-        raise InputError(f"{name!r} is not the name of a model: {_reason(error)}.") from error
-    except errors.GatedRepoError as error:
-        raise InputError(
-            f"{place} is gated: accept its terms on that page, then {login}, and start again."
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise InputError(
-            f"there is no public model {place}: check the name; if it is private, {login}."
-        ) from error
-    except _lost(hub) as error:
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        if getattr(error, "errno", None) in _FULL:
-            raise InputError(
-                f"{name}: the disk of {hub.constants.HF_HOME} is full: make room, or set HF_HOME "
-                "to a folder on another disk, and start again."
-            ) from error
-        if status in (401, 403):
-            raise InputError(f"{place} is refused to you ({_reason(error)}): {login}.") from error
-        raise InputError(
-            f"the download of {place} broke off ({_reason(error)}): start again: complete files "
-            "are kept."
-        ) from error
+    except (hub.errors.HFValidationError, *_lost(hub)) as error:
+        raise InputError(_sentence(hub, name, error)) from error
     finally:
         logs.set_verbosity(verbosity)
+
+
+def _sentence(hub, name, error):
+    errors, place = hub.errors, f"{hub.constants.ENDPOINT}/{name}"
+    login = "log in by hf auth login, or set HF_TOKEN"
+    if isinstance(error, errors.HFValidationError):
+        return f"{name!r} is not the name of a model: {_reason(error)}."
+    if isinstance(error, errors.GatedRepoError):
+        return f"{place} is gated: accept its terms on that page, then {login}, and start again."
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return f"there is no public model {place}: check the name; if it is private, {login}."
+    if getattr(error, "errno", None) in _FULL:
+        return (
+            f"{name}: the disk of {hub.constants.HF_HOME} is full: make room, or set HF_HOME to a "
+            "folder on another disk, and start again."
+        )
+    if _status(error) in (401, 403):
+        return f"{place} is refused to you ({_reason(error)}): {login}."
+    reason = _reason(error)
+    return f"the download of {place} broke off ({reason}): start again: complete files are kept."

@@ -10,114 +10,65 @@ import pathlib
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.interop.files import read_json, require_flag, require_known, require_number
+from t2t_keras.interop import weights
+from t2t_keras.interop.files import read_json, require_kind, require_known
 from t2t_keras.interop.hugging_face_tokenizers import MAX_POSITIONS
 from t2t_keras.interop.other_formats import explain
-from t2t_keras.interop.weights import (
-    alternating_channels,
-    read_keras,
-    read_safetensors,
-    read_torch,
-    set_linear,
-    set_norm,
-)
+from t2t_keras.interop.weights import alternating_channels, read_keras, read_safetensors, read_torch
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 
 SPECIAL_IDS = ("eos_token_id", "pad_token_id", "decoder_start_token_id")
 
 _SIZES = (
-    "d_model",
-    "encoder_layers",
-    "decoder_layers",
-    "encoder_attention_heads",
-    "encoder_ffn_dim",
-    "vocab_size",
-    "max_position_embeddings",
+    *("d_model", "encoder_ffn_dim", "encoder_attention_heads"),
+    *("encoder_layers", "decoder_layers", "vocab_size", "max_position_embeddings"),
 )
 
 _DEFAULT_NEW_TOKENS = 20  # of Hugging Face's search
 
 _FIXED = {
     "is_encoder_decoder": [True],
-    "is_decoder": [False],
-    "add_cross_attention": [False],
-    "normalize_embedding": [False],
-    "add_bias_logits": [False],
     "static_position_embeddings": [True],
-    "do_blenderbot_90_layernorm": [False],
     "pruned_heads": [{}],
-    "quantization_config": [None],
     "chunk_size_feed_forward": [0],
-    "tie_encoder_decoder": [False],
 }
-"""Fields of config.json, where it has them, that change the model, and the values it may have."""
+"""Fields of config.json, where it has them, that change the model, and the values it may have.
+
+Any other field that is not known may be null or false.
+"""
 
 _READ = {
-    "activation_dropout",
-    "activation_function",
-    "attention_dropout",
-    "decoder_attention_heads",
-    "decoder_ffn_dim",
-    "dropout",
-    "scale_embedding",
-    "tie_word_embeddings",
-    *SPECIAL_IDS,
-    *_SIZES,
+    *("activation_function", "scale_embedding", "tie_word_embeddings"),
+    *("dropout", "attention_dropout", "activation_dropout"),
+    *("decoder_attention_heads", "decoder_ffn_dim", *SPECIAL_IDS, *_SIZES),
 }
 _WITHOUT_EFFECT = {
-    "architectures",
-    "bos_token_id",
-    "classif_dropout",
-    "classifier_dropout",
-    "dtype",
-    "extra_pos_embeddings",
-    "finetuning_task",
-    "gradient_checkpointing",
-    "id2label",
-    "init_std",
-    "label2id",
-    "language_pair",
-    "num_hidden_layers",
-    "num_labels",
-    "output_attentions",
-    "output_hidden_states",
-    "prefix",
-    "problem_type",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "task_specific_params",
-    "tokenizer_class",
-    "torch_dtype",
-    "torchscript",
-    "transformers_version",
-    "use_bfloat16",
+    # What made the file, and with which types.
+    *("architectures", "dtype", "finetuning_task", "tokenizer_class", "torch_dtype", "torchscript"),
+    *("language_pair", "task_specific_params", "transformers_version", "use_bfloat16"),
+    # Of training, and of classifiers.
+    *("classif_dropout", "classifier_dropout", "gradient_checkpointing", "init_std"),
+    *("id2label", "label2id", "num_labels", "problem_type"),
+    # What `generate` returns beside translations, and how it computes.
+    *("output_attentions", "output_hidden_states", "return_dict", "return_dict_in_generate"),
     "use_cache",
+    # Not of these models: no text has a prefix, and other fields say the layers.
+    *("bos_token_id", "extra_pos_embeddings", "num_hidden_layers", "prefix", "sep_token_id"),
 }
 """Fields that do not affect translation; nor do fields that begin with an underscore."""
 
 _SEARCH = {
-    "num_beams",
-    "length_penalty",
-    "max_length",
-    "max_new_tokens",
-    "bad_words_ids",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
+    *("num_beams", "length_penalty", "max_length", "max_new_tokens"),
+    *("bad_words_ids", "forced_bos_token_id", "forced_eos_token_id"),
     # These change samples only.
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "epsilon_cutoff",
-    "eta_cutoff",
+    *("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"),
+    # Hypotheses and their order are the same; see `marian.py` for scores.
+    *("renormalize_logits", "remove_invalid_values", "output_scores", "output_logits"),
 }
 _FIXED_SEARCH = {
     "do_sample": [False],
     "early_stopping": [False, True, "never"],
-    "renormalize_logits": [False, True],
     "min_length": [0],
     "num_beam_groups": [1],
     "diversity_penalty": [0],
@@ -126,12 +77,7 @@ _FIXED_SEARCH = {
     "no_repeat_ngram_size": [0],
     "encoder_no_repeat_ngram_size": [0],
     "num_return_sequences": [1],
-    "remove_invalid_values": [False, True],
     "cache_implementation": [None, "static", "dynamic"],
-    "output_scores": [False, True],
-    "output_logits": [False, True],
-    "output_attentions": [False, True],
-    "output_hidden_states": [False, True],
 }
 """{field of generation_config.json: the values that are supported}"""
 
@@ -140,26 +86,21 @@ _FIXED_SEARCH = {
 
 
 def read_config(path, fixed, known=(), flags=None):
-    """Returns the fields of config.json, defaults included, checked.
+    """Returns the fields of config.json, defaults included; raises InputError for others.
 
     Args:
         path: the file.
         fixed: {field: the values it may have}, for this kind of model.
         known: further fields, which may have any value.
         flags: {field: default} of fields that are true or false.
-
-    Raises:
-        InputError: if the file is damaged, or a field is not supported or out of its range.
     """
     config, flags = read_json(path), flags or {}
     known = {*known, *flags, *_READ, *_WITHOUT_EFFECT, *_SEARCH, *_FIXED_SEARCH}
     require_known(config, path, _FIXED | fixed, known)
     if isinstance(config.get("eos_token_id"), list) and len(config["eos_token_id"]) == 1:
         [config["eos_token_id"]] = config["eos_token_id"]
-    for name in (*_SIZES, *SPECIAL_IDS):
-        value = config.get(name)
-        if type(value) is not int or value < (name in _SIZES):
-            raise InputError(f"{path}: {name} is {value!r}: a whole number is needed.")
+    for least, names in ((1, _SIZES), (0, SPECIAL_IDS)):
+        require_kind(path, "a whole number", least, **{name: config.get(name) for name in names})
     if config["max_position_embeddings"] > MAX_POSITIONS:
         raise InputError(
             f"{path}: max_position_embeddings is {config['max_position_embeddings']}: at most "
@@ -182,10 +123,10 @@ def read_config(path, fixed, known=(), flags=None):
             f"{path}: d_model is {config['d_model']} for {config['encoder_attention_heads']} heads:"
             " only an even multiple of the heads is supported."
         )
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
-        require_number(path, name, config.setdefault(name, 0.0))
-    for name, default in flags.items():
-        require_flag(path, name, config.setdefault(name, default))
+    rates = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+    config = rates | flags | config
+    require_kind(path, "a number", **{name: config[name] for name in rates})
+    require_kind(path, "true or false", **{name: config[name] for name in flags})
     return config
 
 
@@ -209,20 +150,16 @@ def model_fields(config):
 
 
 def read_search(folder, config, max_source_length, banned=None, first_ids=()):
-    """Returns the arguments of `Translator`.
+    """Returns the arguments of `Translator`; raises InputError for a field that is not supported.
 
     They come from generation_config.json, or from config.json if there is none, with Hugging
     Face's defaults (one beam, 20 tokens) for missing fields.
 
     Args:
-        folder: path.
-        config: result of `read_config`.
-        max_source_length: number, the tokenizer's limit.
-        banned: int, the id that `bad_words_ids` may ban; None: none.
+        folder, config: path, and result of `read_config`.
+        max_source_length: the tokenizer's limit.
+        banned: the id that `bad_words_ids` may ban; None: none.
         first_ids: allowed values of `forced_bos_token_id`, which is otherwise ignored.
-
-    Raises:
-        InputError: if a field is not supported.
     """
     path = folder / "generation_config.json"
     if path.exists():
@@ -248,11 +185,10 @@ def read_search(folder, config, max_source_length, banned=None, first_ids=()):
         raise InputError(
             f"{path}: forced_bos_token_id is {forced!r}: only the id of a language is supported."
         )
-    for name in ("num_beams", "max_length", "max_new_tokens"):
-        if type(fields.get(name, 1)) is not int or fields.get(name, 1) < 1:
-            raise InputError(f"{path}: {name} is {fields[name]!r}: a whole number is needed.")
+    counts = [name for name in ("num_beams", "max_length", "max_new_tokens") if name in fields]
+    require_kind(path, "a whole number", 1, **{name: fields[name] for name in counts})
     length_penalty = fields.get("length_penalty", 1.0)
-    require_number(path, "length_penalty", length_penalty)
+    require_kind(path, "a number", length_penalty=length_penalty)
     longest = config["max_position_embeddings"]
     limit = fields.get("max_length", _DEFAULT_NEW_TOKENS + 1) - 1  # with the decoder's first input
     limit = min(fields.get("max_new_tokens", limit), longest)
@@ -342,56 +278,52 @@ def require_sizes(config, arrays):
         arrays.shape(f"{name}0.fc1.weight", config["encoder_ffn_dim"], config["d_model"])
 
 
-def set_layers(model, config, arrays):
+_LINEAR = {
+    "self_attention": (
+        ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        ("self_attn.out_proj",),
+    ),
+    "attention": (
+        ("encoder_attn.q_proj",),
+        ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+        ("encoder_attn.out_proj",),
+    ),
+    "ffn": (("fc1",), ("fc2",)),
+}
+"""{sub-layer: for each of its linear layers the names of the matrices that it fuses}"""
+
+_NORMS = {
+    "self_attention": "self_attn_layer_norm",
+    "attention": "encoder_attn_layer_norm",
+    "ffn": "final_layer_norm",
+}
+
+
+def set_layers(model, arrays):
     """Moves the arrays of the layers, and of the norms after them, into the model."""
-    model_dim, channels = config["d_model"], alternating_channels(config["d_model"])
 
-    def linear(name, outputs, inputs):
-        weight = arrays.take(f"{name}.weight", outputs, inputs)
-        return weight.T, arrays.take(f"{name}.bias", outputs)
+    def linear(side, number, sub_layer, index, inputs, outputs):
+        parts = _LINEAR[sub_layer][index]
+        names = [f"model.{side}.layers.{number}.{part}" for part in parts]
+        outputs //= len(parts)
+        return [
+            (arrays.take(f"{n}.weight", outputs, inputs).T, arrays.take(f"{n}.bias", outputs))
+            for n in names
+        ]
 
-    def set_attention(name, inputs, output):
-        """Sets projections: `inputs` is {layer: names of the projections that it fuses}."""
-        for layer, parts in inputs.items():
-            projections = [linear(f"{name}.{part}_proj", model_dim, model_dim) for part in parts]
-            set_linear(layer, projections, rows=channels)
-        set_linear(output, [linear(f"{name}.out_proj", model_dim, model_dim)], columns=channels)
+    def norm(side, number, sub_layer):
+        name = f"layers.{number}.{_NORMS[sub_layer]}" if sub_layer else "layer_norm"
+        return (arrays.take(f"model.{side}.{name}.{x}", model_dim) for x in ("weight", "bias"))
 
-    def set_layer_norm(layer, name):
-        gamma, beta = (arrays.take(f"{name}.{part}", model_dim) for part in ("weight", "bias"))
-        set_norm(layer, gamma, beta, channels)
-
-    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        if model.config.norm == "pre":
-            set_layer_norm(stack.final_norm, f"model.{side}.layer_norm")
-        for number, layer in enumerate(stack.layers):
-            name = f"model.{side}.layers.{number}"
-            attention = layer.attention if side == "encoder" else layer.self_attention
-            set_attention(
-                f"{name}.self_attn", {attention.qkv_projection: "qkv"}, attention.output_projection
-            )
-            residual = layer.attention_residual if side == "encoder" else layer.self_residual
-            set_layer_norm(residual.norm, f"{name}.self_attn_layer_norm")
-            if side == "decoder":
-                cross = layer.cross_attention
-                inputs = {cross.query_projection: "q", cross.kv_projection: "kv"}
-                set_attention(f"{name}.encoder_attn", inputs, cross.output_projection)
-                set_layer_norm(layer.cross_residual.norm, f"{name}.encoder_attn_layer_norm")
-            inner, outer = layer.feed_forward.inner, layer.feed_forward.outer
-            feed_forward_dim = config["encoder_ffn_dim"]
-            set_linear(inner, [linear(f"{name}.fc1", feed_forward_dim, model_dim)], rows=channels)
-            part = linear(f"{name}.fc2", model_dim, feed_forward_dim)
-            set_linear(outer, [part], columns=channels)
-            set_layer_norm(layer.feed_forward_residual.norm, f"{name}.final_layer_norm")
+    model_dim = model.config.model_dim
+    weights.set_layers(model, alternating_channels(model_dim), linear, norm)
 
 
 def drop_positions(model, config, arrays, suffix, first=0):
     """Removes stored position encodings, which older files contain, if they equal the model's.
 
     Args:
-        model: `Transformer`.
-        config: result of `read_config`.
-        arrays: `Arrays`.
+        model, config, arrays: `Transformer`, result of `read_config`, `Arrays`.
         suffix: the array's name after `embed_positions`.
         first: rows before the first position, which are not compared.
 

@@ -3,13 +3,7 @@
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.interop.files import (
-    read_json,
-    require_flag,
-    require_known,
-    require_number,
-    require_text,
-)
+from t2t_keras.interop.files import read_json, require_kind, require_known
 
 MAX_POSITIONS = 1_000_000
 """The limit of lengths where a folder gives none."""
@@ -22,45 +16,26 @@ _FIXED = {
 """Fields of tokenizer_config.json and special_tokens_map.json, and the values they may have."""
 
 _WITHOUT_EFFECT = {
-    "backend",
-    "is_local",
-    "local_files_only",
-    "model_input_names",
-    "name_or_path",
-    "padding_side",
-    "return_tensors",
-    "source_lang",
-    "special_tokens_map_file",
-    "split_special_tokens",
-    "target_lang",
-    "target_vocab_file",
-    "tokenizer_file",
-    "transformers_version",
+    # Where the tokenizer came from, and what made the files.
+    *("backend", "is_local", "local_files_only", "name_or_path", "transformers_version"),
+    *("special_tokens_map_file", "target_vocab_file", "tokenizer_file"),
+    # The form of its batches, and the languages of a bilingual model.
+    *("model_input_names", "padding_side", "return_tensors", "split_special_tokens"),
+    *("source_lang", "target_lang"),
 }
 
 
 def read_settings(folder, fixed, known, longest):
-    """Returns the fields of tokenizer_config.json and special_tokens_map.json, checked.
+    """Returns the fields of tokenizer_config.json and special_tokens_map.json.
 
-    Args:
-        folder: path.
-        fixed: {field: allowed values}, for this kind of tokenizer.
-        known: further fields, which may have any value.
-        longest: default of `model_max_length`.
-
-    Raises:
-        InputError: if a field is not supported, or the files differ.
+    Raises InputError if a field is not supported, or the files differ. `fixed` and `known` are as
+    for `hugging_face.read_config`, `longest` is the default of `model_max_length`.
     """
     path, special_path = folder / "tokenizer_config.json", folder / "special_tokens_map.json"
     fields, special = (read_json(file, default={}) for file in (path, special_path))
     known = {
-        "added_tokens_decoder",
-        "clean_up_tokenization_spaces",
-        "eos_token",
-        "model_max_length",
-        "pad_token",
-        "unk_token",
-        *known,
+        *("eos_token", "pad_token", "unk_token", "added_tokens_decoder"),
+        *("clean_up_tokenization_spaces", "model_max_length", *known),
         *_WITHOUT_EFFECT,
     }
     for file, found in ((path, fields), (special_path, special)):
@@ -73,15 +48,16 @@ def read_settings(folder, fixed, known, longest):
             )
     for name, default in (("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")):
         fields[name] = content_of(fields.get(name, default))
-        require_text(path, name, fields[name])
+        require_kind(path, "a token, a str,", **{name: fields[name]})
     if fields.get("clean_up_tokenization_spaces") is None:
         fields["clean_up_tokenization_spaces"] = False
-    require_flag(path, "clean_up_tokenization_spaces", fields["clean_up_tokenization_spaces"])
+    cleans = fields["clean_up_tokenization_spaces"]
+    require_kind(path, "true or false", clean_up_tokenization_spaces=cleans)
     found = fields.setdefault("model_max_length", longest)
     if found is None:  # no limit
         fields["model_max_length"] = MAX_POSITIONS
     else:
-        require_number(path, "model_max_length", found)
+        require_kind(path, "a number", model_max_length=found)
         if found < 1:
             raise InputError(f"{path}: model_max_length is {found}: at least 1 is needed.")
     return fields
@@ -112,11 +88,7 @@ def content_of(token):
 
 
 def read_vocabulary(path):
-    """Returns the piece of each id of a vocabulary file, list of str.
-
-    Raises:
-        InputError: if the ids are not 0, 1, 2, … without gaps.
-    """
+    """Returns the piece of each id of a vocabulary file; InputError unless ids are 0, 1, 2, …"""
     ids = read_json(path)
     if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
         raise InputError(
@@ -129,12 +101,9 @@ def read_vocabulary(path):
 def rows_of_ids(first, size, placed):
     """Returns the row of an embedding for each of our ids 0, 1, 2, …, int [ids].
 
-    Ids 0 to 3 come first; the other rows follow in their order.
-
     Args:
-        first: list of int, the rows of the padding, end, unknown and start tokens; a row may appear
-            twice.
-        size: int, rows of the embedding.
+        first: the rows of the padding, end, unknown and start tokens; one may appear twice.
+        size: rows of the embedding; they follow in their order.
         placed: the rows that do not follow again.
     """
     return np.array([*first, *(row for row in range(size) if row not in placed)])

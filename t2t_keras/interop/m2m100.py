@@ -44,7 +44,7 @@ _FIXED = {
     "share_encoder_decoder_embeddings": [True],
     "tie_word_embeddings": [True],
 }
-"""Fields of config.json, where it has them, that change the model, and the values it may have."""
+"""As `hugging_face._FIXED`."""
 
 _LAYERDROP = ("encoder_layerdrop", "decoder_layerdrop")  # of training alone
 
@@ -76,14 +76,7 @@ def load_m2m100(folder: StrPath, template: str | None = None) -> Translator:
         ['Hallo.']
     """
     folder = pathlib.Path(local_path(folder))
-    path = folder / "config.json"
-    config = read_config(path, _FIXED, _LAYERDROP, {"scale_embedding": True})
-    layers = config["encoder_layers"]
-    if config.get("num_hidden_layers") not in (None, layers):
-        raise InputError(
-            f"{path}: num_hidden_layers is {config['num_hidden_layers']!r}, and encoder_layers "
-            f"{layers}: only equal ones are supported."
-        )
+    config = read_config(folder / "config.json", _FIXED, _LAYERDROP, {"scale_embedding": True})
     settings = read_tokenizer(folder)
     template = template_of(folder, settings) if template is None else template
     if template not in TEMPLATES:
@@ -116,7 +109,7 @@ def load_m2m100(folder: StrPath, template: str | None = None) -> Translator:
     bias = np.zeros(len(tokens.rows), np.float32)
     bias[[0, 3]] = BANNED
     model.output_bias.assign(bias)
-    set_layers(model, config, arrays)
+    set_layers(model, arrays)
     arrays.require_empty()
     tokenizer = VocabularyTokenizer("vocabulary", tokens.packed, languages=tokens.languages)
     return Translator(model, tokenizer, **search)

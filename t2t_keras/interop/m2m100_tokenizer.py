@@ -40,7 +40,6 @@ _SPM_FILE = "sentencepiece.bpe.model"
 _SMALL100 = "SMALL100Tokenizer"
 
 _FIXED = {
-    "legacy_behaviour": [None, False],  # True puts a source's language behind it
     "tokenizer_class": [None, "M2M100Tokenizer", "NllbTokenizer", "NllbTokenizerFast", _SMALL100],
 }
 """Fields of tokenizer_config.json and special_tokens_map.json, and the values they may have."""
@@ -76,18 +75,14 @@ _LANGUAGE_CODES = {
 class Tokens(NamedTuple):
     """The vocabulary, and the rows of the embedding that become our ids."""
 
-    packed: bytes  # bytes, the file of a `VocabularyTokenizer`
-    languages: LanguageTemplate  # its `LanguageTemplate`
+    packed: bytes  # the file of a `VocabularyTokenizer`
+    languages: LanguageTemplate
     rows: np.ndarray  # int [ids], the row of each of our ids
-    language_rows: list  # list of int, the rows of the languages' tokens
+    language_rows: list  # of the languages' tokens
 
 
 def read_tokenizer(folder):
-    """Returns the fields of the tokenizer's files, defaults included, checked.
-
-    Raises:
-        InputError: if a field is not supported.
-    """
+    """Returns the fields of the tokenizer's files, defaults included; InputError for others."""
     fields = read_settings(folder, _FIXED, (*_READ, *_WITHOUT_EFFECT), longest=None)
     path = folder / "tokenizer_config.json"
     for name, expected in _SPECIAL.items():
@@ -114,8 +109,7 @@ def read_tokens(folder, config, settings, template):
 
     Args:
         folder: path.
-        config: fields of config.json.
-        settings: result of `read_tokenizer`.
+        config, settings: fields of config.json, and result of `read_tokenizer`.
         template: a name in `TEMPLATES`.
 
     Raises:
@@ -144,19 +138,31 @@ def read_tokens(folder, config, settings, template):
                 f"{folder}: the token of language {code!r} has id {row}: give one after the "
                 f"{len(pieces)} pieces and below vocab_size of config.json, {size}."
             )
-    special = [_row(folder, index, f"<{name}>") for name in ("pad", "/s", "unk")]
-    for name, row in zip(("pad_token_id", "eos_token_id"), special, strict=False):
+    for piece in ("<pad>", "</s>", "<unk>"):
+        if piece not in index:
+            raise InputError(
+                f"{folder / 'vocab.json'} has no {piece!r}, which the tokenizer needs: copy it "
+                "again."
+            )
+    pad, end, unknown = (index[piece] for piece in ("<pad>", "</s>", "<unk>"))
+    for name, row in (("pad_token_id", pad), ("eos_token_id", end)):
         if config[name] != row:
             raise InputError(
                 f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary: "
                 "copy both files of one model."
             )
+    if config["decoder_start_token_id"] != end:
+        raise InputError(
+            f"{folder}/config.json: decoder_start_token_id is {config['decoder_start_token_id']}: "
+            f"only {end}, that of '</s>', is supported."
+        )
     names = [*pieces, *(f"madeupword{row:04}" for row in range(len(pieces), size))]
     for code, row in languages.items():
         names[row] = code if is_nllb else f"__{code}__"
-    names[special[0]] = "<padding>"  # as an output; the padding of ours is another id
-    rows = _rows(folder, special, config["decoder_start_token_id"], size)
-    control = {*special, index.get("<s>", special[0]), *range(len(pieces), size)}
+    names[pad] = "<padding>"
+    # The padding appears twice: as an output it has an id like any other token.
+    rows = rows_of_ids([pad, end, unknown, end], size, placed=(end, unknown))
+    control = {pad, end, unknown, index.get("<s>", pad), *range(len(pieces), size)}
     ours = {int(row): our_id for our_id, row in enumerate(rows)}  # of the padding as an output
     side = Side(
         [names[row] for row in rows],
@@ -171,35 +177,12 @@ def read_tokens(folder, config, settings, template):
 
 def _is_m2m100(folder, settings):
     """Returns whether the tokenizer's files belong to M2M-100 or SMaLL-100, not to NLLB-200."""
-    names = ("additional_special_tokens", "extra_special_tokens")
-    tokens = [token for name in names for token in _special_tokens(folder, settings, name)]
+    tokens = _special_tokens(folder, settings)
     tokens += [token for token, _ in read_added_tokens(folder, settings) if isinstance(token, str)]
     if any(map(_NLLB_LANGUAGE.fullmatch, tokens)):
         return False
     is_named = settings.get("tokenizer_class") in ("M2M100Tokenizer", _SMALL100)
     return is_named or any(map(_M2M100_LANGUAGE.fullmatch, tokens))
-
-
-def _row(folder, index, piece):
-    if piece not in index:
-        raise InputError(
-            f"{folder / 'vocab.json'} has no {piece!r}, which the tokenizer needs: copy it again."
-        )
-    return index[piece]
-
-
-def _rows(folder, special, start, size):
-    """Returns the rows that become ids 0, 1, 2, …: padding, end, unknown, start, and all outputs.
-
-    The padding appears twice: as an output it has an id like any other token.
-    """
-    _, end, unknown = special
-    if start != end:
-        raise InputError(
-            f"{folder}/config.json: decoder_start_token_id is {start}: only {end}, that of '</s>', "
-            "is supported."
-        )
-    return rows_of_ids([*special, start], size, placed=(end, unknown))
 
 
 def _nllb_pieces(folder, spm):
@@ -228,18 +211,13 @@ def _nllb_pieces(folder, spm):
 def _added_languages(folder, settings, pattern, index, languages=None):
     """Adds the languages that the tokenizer's files name to `languages`, {code: row}.
 
-    Their ids are the ids of added tokens. Where no languages are known, those among the special
-    tokens that have no such id are numbered after the last piece.
+    Their ids are the ids of added tokens. Where no languages are known (None), those among the
+    special tokens that have no such id are numbered after the last piece.
 
     Args:
-        folder: path.
-        settings: result of `read_tokenizer`.
+        folder, settings: path, and result of `read_tokenizer`.
         pattern: pattern of a language token, with its code as the first group.
         index: {piece: row}.
-        languages: {code: row} of the known languages; None: none are known.
-
-    Returns:
-        languages.
 
     Raises:
         InputError: if a token is neither a language nor known, or has two ids.
@@ -260,11 +238,8 @@ def _added_languages(folder, settings, pattern, index, languages=None):
                 f"{folder} adds the token {token!r} with id {number!r}: only languages are "
                 "supported, each with one id."
             )
-    special = []
-    for name in ("additional_special_tokens", "extra_special_tokens"):
-        special += _special_tokens(folder, settings, name)
     rows, taken = itertools.count(len(index)), {str(number) for _, number in added}
-    for token in dict.fromkeys(special):
+    for token in dict.fromkeys(_special_tokens(folder, settings)):
         match = pattern.fullmatch(token)
         if match and not numbered and match[1] not in languages:
             languages[match[1]] = row = next(rows)
@@ -281,9 +256,13 @@ def _added_languages(folder, settings, pattern, index, languages=None):
     return languages
 
 
-def _special_tokens(folder, settings, name):
-    """Returns the special tokens of a field, list of str."""
-    found = content_of(settings.get(name) or [])
-    if not isinstance(found, list) or not all(isinstance(token, str) for token in found):
-        raise InputError(f"{folder}/tokenizer_config.json: {name} is {found!r}: give a list.")
-    return found
+def _special_tokens(folder, settings):
+    """Returns the further special tokens of the tokenizer's files, list of str."""
+    tokens = []
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        found = content_of(settings.get(name) or [])
+        if not isinstance(found, list) or not all(isinstance(token, str) for token in found):
+            path = f"{folder}/tokenizer_config.json"
+            raise InputError(f"{path}: {name} is {found!r}: give a list.")
+        tokens += found
+    return tokens

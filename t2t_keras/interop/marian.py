@@ -7,12 +7,10 @@ special tokens have other ids: `marian_tokenizer.py` permutes the vocabulary. It
 the decoder's first input: here these are two ids, and a bias of -10,000 bans both from the output;
 Hugging Face bans its one id by `bad_words_ids`.
 
-An unsupported field of a folder is an error that names it, and so is a token that the tokenizer's
-files add to vocab.json. The search settings come from `generation_config.json`, or from config.json
-if there is none, with Hugging Face's defaults (one beam, 20 tokens) for missing fields. The
-score is log P / length^α; see `Translator` for the stopping rule. Probabilities leave out padding,
-as with `renormalize_logits`; in folders without this field Hugging Face's scores include padding.
-`</s>`, `<unk>` and `<pad>` within a text are plain text here; Hugging Face reads them as tokens.
+The score is log P / length^α; see `Translator` for the stopping rule. Probabilities leave out
+padding, as with `renormalize_logits`; in folders without this field Hugging Face's scores include
+padding. `</s>`, `<unk>` and `<pad>` within a text are plain text here; Hugging Face reads them as
+tokens.
 """
 
 import pathlib
@@ -41,12 +39,10 @@ from t2t_keras.types import StrPath
 
 _FIXED = {
     "model_type": ["marian"],
-    "normalize_before": [False],
-    "add_final_layer_norm": [False],
     "encoder_layerdrop": [0],
     "decoder_layerdrop": [0],
 }
-"""Fields of config.json, where it has them, that change the model, and the values it may have."""
+"""As `hugging_face._FIXED`."""
 
 _FLAGS = {
     "scale_embedding": False,
@@ -87,24 +83,14 @@ def load_marian(folder: StrPath) -> Translator:
     tokens = read_tokens(folder, config, tokenizer)
     arrays = Arrays(*read_weights(folder))
     require_sizes(config, arrays)
-    model = _make_model(config, tokens, folder)
-    drop_positions(model, config, arrays, "weight")
-    _set_embeddings(model, config, tokens, arrays)
-    set_layers(model, config, arrays)
-    arrays.require_empty()
-    return Translator(model, VocabularyTokenizer("vocabulary", tokens.pack()), **settings)
-
-
-def _make_model(config, tokens, folder):
-    tied = config["tie_word_embeddings"]
-    shared = config["share_encoder_decoder_embeddings"]
+    tied, shared = config["tie_word_embeddings"], config["share_encoder_decoder_embeddings"]
     if shared and not tied:
         raise InputError(
             f"{folder}/config.json: tie_word_embeddings is False and "
             "share_encoder_decoder_embeddings True: only a shared embedding that is also the "
             "output projection is supported."
         )
-    return Transformer(
+    model = Transformer(
         TransformerConfig(
             vocab_size=len(tokens.rows[1]),
             source_vocab_size=None if shared else len(tokens.rows[0]),
@@ -112,6 +98,11 @@ def _make_model(config, tokens, folder):
             **model_fields(config),
         )
     )
+    drop_positions(model, config, arrays, "weight")
+    _set_embeddings(model, config, tokens, arrays)
+    set_layers(model, arrays)
+    arrays.require_empty()
+    return Translator(model, VocabularyTokenizer("vocabulary", tokens.packed), **settings)
 
 
 def _set_embeddings(model, config, tokens, arrays):

@@ -4,11 +4,13 @@
 tokens to vocab.json, an error names them.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from t2t_keras.data.vocabulary_tokenizer import MARIAN_CODE, Side, pack_vocabularies
 from t2t_keras.errors import InputError
-from t2t_keras.interop.files import read_sentencepiece, require_flag
+from t2t_keras.interop.files import read_sentencepiece, require_kind
 from t2t_keras.interop.hugging_face_tokenizers import (
     read_added_tokens,
     read_settings,
@@ -25,53 +27,30 @@ _FIXED = {
 """Fields of tokenizer_config.json and special_tokens_map.json, and the values they may have."""
 
 
-class Tokens:
-    """The two sides' vocabularies, and the rows of the embedding that become our ids.
+class Tokens(NamedTuple):
+    """The vocabularies, and the rows of the embedding that become our ids."""
 
-    Attributes:
-        sides: list of one or two `Side`s.
-        rows: list of int arrays, for each side the embedding's row for each of our ids.
-        banned: the bias of each of our target ids: 0, or -10,000 for those that are never output.
-    """
-
-    def __init__(self, sides, rows, banned):
-        self.sides, self.rows, self.banned = sides, rows, banned
-
-    def pack(self):
-        return pack_vocabularies(*self.sides)
+    packed: bytes  # the file of a `VocabularyTokenizer`
+    rows: list  # int [ids] of each side, the embedding's row for each of our ids
+    banned: np.ndarray  # bias [target ids]: 0, or -10,000 for those that are never output
 
 
 def read_tokenizer(folder):
-    """Returns the fields of the tokenizer's files, defaults included, checked.
-
-    Raises:
-        InputError: if a field is not supported.
-    """
+    """Returns the fields of the tokenizer's files, defaults included; InputError for others."""
     fields = read_settings(folder, _FIXED, ["separate_vocabs"], longest=512)
     if fields.get("separate_vocabs") is None:
         fields["separate_vocabs"] = False
-    path = folder / "tokenizer_config.json"
-    require_flag(path, "separate_vocabs", fields["separate_vocabs"])
+    path, separate = folder / "tokenizer_config.json", fields["separate_vocabs"]
+    require_kind(path, "true or false", separate_vocabs=separate)
     return fields
 
 
-def _require_no_added_tokens(folder, fields, ids):
-    """Raises InputError for tokens that the tokenizer's files add to vocab.json.
-
-    Args:
-        folder: path.
-        fields: result of `read_tokenizer`.
-        ids: {token: id} of the special tokens, which these files repeat.
-    """
-    for token, number in read_added_tokens(folder, fields):
-        if not isinstance(token, str) or str(ids.get(token)) != str(number):
-            raise InputError(
-                f"{folder} adds the token {token!r} with id {number!r} to those of vocab.json: "
-                "added tokens are not supported."
-            )
-
-
 def read_tokens(folder, config, settings):
+    """Returns the `Tokens` of a folder; `settings` are those of `read_tokenizer`.
+
+    Raises:
+        InputError: if a file is missing, files do not fit together, or tokens are added.
+    """
     separate = settings["separate_vocabs"]
     if separate == config["share_encoder_decoder_embeddings"]:
         raise InputError(
@@ -94,7 +73,13 @@ def read_tokens(folder, config, settings):
             )
         special = [_index(pieces, name, file) for name in names]
         if not is_target:
-            _require_no_added_tokens(folder, settings, dict(zip(names, special, strict=True)))
+            ids = dict(zip(names, special, strict=True))  # which the tokenizer's files repeat
+            for token, number in read_added_tokens(folder, settings):
+                if not isinstance(token, str) or str(ids.get(token)) != str(number):
+                    raise InputError(
+                        f"{folder} adds the token {token!r} with id {number!r} to those of "
+                        "vocab.json: added tokens are not supported."
+                    )
         start = config["decoder_start_token_id"] if is_target or not separate else special[0]
         if start >= size:
             raise InputError(
@@ -121,7 +106,7 @@ def read_tokens(folder, config, settings):
     banned = np.zeros(len(rows[1]), np.float32)
     banned[0] = BANNED
     banned[3] = BANNED if start in (pad, eos, unk) else 0.0
-    return Tokens(sides, rows, banned)
+    return Tokens(pack_vocabularies(*sides), rows, banned)
 
 
 def _index(pieces, piece, path):

@@ -68,11 +68,7 @@ def load_pretrained(
 def write_pretrained(translator: Translator, folder: StrPath) -> None:
     """Writes a pretrained model as the workdir of a training that has not begun, without a config.
 
-    `t2t_keras.load` reads the folder.
-
-    Args:
-        translator: `Translator` of a `Transformer`.
-        folder: the folder to make.
+    `t2t_keras.load` reads the folder, which is made.
     """
     write_description(folder, translator)
     translator.tokenizer.save(os.path.join(folder, VOCABULARY_FOLDER))
@@ -84,12 +80,9 @@ def write_pretrained(translator: Translator, folder: StrPath) -> None:
 
 
 def require_model_type(kind: object, place: object, hint: str | None = None) -> None:
-    """Raises InputError if models with this `model_type` in config.json are not read.
+    """Raises InputError if models with this `model_type` in config.json, or None, are not read.
 
-    Args:
-        kind: the value; None if there is none.
-        place: the file, for the message.
-        hint: str or None, what the folder is if it has no `model_type`.
+    `place` is the file, and `hint` what its folder is if it has no `model_type`.
     """
     if kind is None and hint:
         raise InputError(f"{place} is of no translation model of Hugging Face; {hint}.")

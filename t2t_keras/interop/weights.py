@@ -2,7 +2,7 @@
 
 `read_safetensors`, `read_keras` and `read_torch` read files without running anything in them.
 `Arrays` returns each array once, by name and shape, and reports missing and unused ones.
-`set_linear` and `set_norm` put arrays into layers.
+`set_layers` puts them into a model.
 """
 
 import json
@@ -17,22 +17,14 @@ from t2t_keras.interop.files import check_file
 
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _SAFETENSORS_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16"}
-
+"""{name: NumPy's}; TensorFlow tells NumPy of bfloat16."""
 
 BANNED = -1e4
 """Bias of ids that are never output; finite, since label smoothing adds up all logits."""
 
 
 class Arrays:
-    """The arrays of a model; each may be taken once.
-
-    Args:
-        arrays: {name: array}.
-        place: str, the file, for messages.
-
-    Attributes:
-        place: as given.
-    """
+    """The arrays of a model, {name: array}; each may be taken once. `place` is their file."""
 
     def __init__(self, arrays, place):
         self._arrays = dict(arrays)
@@ -42,11 +34,7 @@ class Arrays:
         return name in self._arrays
 
     def shape(self, name, *expected):
-        """Returns the shape of an array, a tuple.
-
-        Args:
-            name: str.
-            expected: its sizes; None allows any size.
+        """Returns the shape of an array, a tuple; None in `expected` allows any size.
 
         Raises:
             InputError: if it is missing, or has another shape.
@@ -69,7 +57,7 @@ class Arrays:
         """Removes an array and returns it as float32; it may be read-only.
 
         Raises:
-            InputError: if `shape` raises it, or if values are not finite.
+            InputError: as `shape`, or if values are not finite.
         """
         self.shape(name, *shape)
         with np.errstate(over="ignore"):
@@ -82,7 +70,7 @@ class Arrays:
         """Returns the array that is stored under one or more of several names.
 
         Raises:
-            InputError: if `take` raises it, or if they differ.
+            InputError: as `take`, or if they differ.
         """
         present = [name for name in names if name in self] or names[:1]
         first = self.take(present[0], *shape)
@@ -117,43 +105,67 @@ class Arrays:
             )
 
 
-def set_linear(layer, parts, rows=None, columns=None):
-    """Sets the weights of a `Linear` or `FusedProjections`.
+def set_layers(model, channels, linear, norm):
+    """Sets the weights of a `Transformer`'s layers, and of the norms after its stacks.
+
+    Sub-layers have CTranslate2's names: self_attention, attention (of the memory) and ffn.
 
     Args:
-        layer: the layer.
-        parts: list of (kernel [inputs, outputs], bias [outputs]), which become adjacent columns.
-        rows: int [inputs] or None, the file's inputs in the layer's order.
-        columns: int [outputs] or None, the file's outputs in the layer's order.
+        model: `Transformer`.
+        channels: int [model_dim], the file's channels in the model's order.
+        linear: function of (side, layer's number, sub-layer, linear layer's number in it, inputs,
+            outputs) to a list of (kernel [inputs, …], bias [outputs, …]), which become adjacent
+            columns.
+        norm: function of (side, layer's number, sub-layer) to (gamma, beta) [model_dim]; number and
+            sub-layer are None for the norm after a stack.
 
     Raises:
-        InputError: if the file has a bias and the layer has none.
+        InputError: if the file has a bias and a layer has none.
     """
+    for side in ("encoder", "decoder"):
+        stack, norms = getattr(model, side), {}
+        if model.config.norm == "pre":
+            norms[None, None] = stack.final_norm
+        for number, layer in enumerate(stack.layers):
+            for sub_layer, layers, its_norm in _sub_layers(layer):
+                norms[number, sub_layer] = its_norm
+                for index, one in enumerate(layers):
+                    parts = linear(side, number, sub_layer, index, *one.kernel.shape)
+                    # The last one writes what all others and the norms read.
+                    _set_linear(one, parts, channels, writes=one is layers[-1])
+        for place, its_norm in norms.items():
+            gamma, beta = norm(side, *place)
+            its_norm.gamma.assign(gamma[channels])
+            its_norm.beta.assign(beta[channels])
+
+
+def _sub_layers(layer):
+    """Yields the name, the linear layers and the norm of each sub-layer."""
+    cross = getattr(layer, "cross_attention", None)
+    own, residual = (
+        (layer.self_attention, layer.self_residual)
+        if cross
+        else (layer.attention, layer.attention_residual)
+    )
+    yield "self_attention", [own.qkv_projection, own.output_projection], residual.norm
+    if cross:
+        linear = [cross.query_projection, cross.kv_projection, cross.output_projection]
+        yield "attention", linear, layer.cross_residual.norm
+    feed_forward = layer.feed_forward
+    yield "ffn", [feed_forward.inner, feed_forward.outer], layer.feed_forward_residual.norm
+
+
+def _set_linear(layer, parts, channels, writes):
     kernels, biases = zip(*parts, strict=True)
     kernel, bias = np.concatenate(kernels, axis=1), np.concatenate(biases)
-    kernel = kernel if rows is None else kernel[rows]
-    if columns is not None:
-        kernel, bias = kernel[:, columns], bias[columns]
-    layer.kernel.assign(kernel)
+    layer.kernel.assign(kernel[:, channels] if writes else kernel[channels])
     if layer.bias is not None:
-        layer.bias.assign(bias)
+        layer.bias.assign(bias[channels] if writes else bias)
     elif np.any(bias):
         raise InputError(
             f"{layer.path} has a bias in the file of weights, and other projections of this "
             "attention have none: such models are not supported."
         )
-
-
-def set_norm(layer, gamma, beta, channels=slice(None)):
-    """Sets the weights of a `LayerNorm`.
-
-    Args:
-        layer: the layer.
-        gamma, beta: [model_dim].
-        channels: int [model_dim], the file's channels in the layer's order.
-    """
-    layer.gamma.assign(gamma[channels])
-    layer.beta.assign(beta[channels])
 
 
 def alternating_channels(model_dim):
@@ -162,6 +174,9 @@ def alternating_channels(model_dim):
 
 
 # Files --------------------------------------------------------------------------------------------
+
+
+_MALFORMED = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 def read_safetensors(path):
@@ -186,28 +201,19 @@ def read_safetensors(path):
             header.pop("__metadata__", None)
             entries = []
             for name, entry in header.items():
-                start, stop = map(int, entry["data_offsets"])
-                entries.append(
-                    (start, stop, name, str(entry["dtype"]), [*map(int, entry["shape"])])
-                )
-        except (
-            ArithmeticError,
-            LookupError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            RecursionError,
-        ) as error:
+                place, shape = ([*map(int, entry[key])] for key in ("data_offsets", "shape"))
+                start, stop = place
+                entries.append((start, stop, name, str(entry["dtype"]), shape))
+        except _MALFORMED as error:
             raise damaged(f"its header cannot be read: {error}") from error
-    content = (
-        np.memmap(path, np.uint8, "r")[8 + length :] if size > 8 + length else np.zeros(0, "u1")
-    )
+    empty = size == 8 + length
+    content = np.zeros(0, np.uint8) if empty else np.memmap(path, np.uint8, "r")[8 + length :]
     arrays, end = {}, 0
     for start, stop, name, dtype, shape in sorted(entries):
         if dtype not in _SAFETENSORS_DTYPES:
             known = ", ".join(_SAFETENSORS_DTYPES)
             raise InputError(f"{path} holds {name} as {dtype}: only {known} are read.")
-        numpy_dtype = _dtype(_SAFETENSORS_DTYPES[dtype])
+        numpy_dtype = np.dtype(_SAFETENSORS_DTYPES[dtype])
         expected = math.prod(shape) * numpy_dtype.itemsize
         if min(shape, default=0) < 0 or start != end or stop - start != expected:
             raise damaged(f"{name} of shape {shape} is at bytes {start} to {stop}")
@@ -220,23 +226,8 @@ def read_safetensors(path):
     return arrays
 
 
-def _dtype(name):
-    if name != "bfloat16":
-        return np.dtype(name)
-    import ml_dtypes  # noqa: PLC0415  TensorFlow needs it, too
-
-    return np.dtype(ml_dtypes.bfloat16)
-
-
 _LAYERS_OF_KERAS = re.compile(r"(?:^|/)((?:encoder|decoder)/.+)/(\w+):0$")
-_PARAMETERS_OF_KERAS = {
-    "kernel": "weight",
-    "gamma": "weight",
-    "embeddings": "weight",
-    "weight": "weight",
-    "beta": "bias",
-    "bias": "bias",
-}
+_BIASES_OF_KERAS, _WEIGHTS_OF_KERAS = ("beta", "bias"), ("kernel", "gamma", "embeddings", "weight")
 
 
 def read_keras(path):
@@ -261,8 +252,9 @@ def read_keras(path):
             ours = "final_logits_bias"
         elif "/model.shared/" in name or "/shared/" in name:
             ours = "model.shared.weight"
-        elif layer and layer[2] in _PARAMETERS_OF_KERAS:
-            ours = f"model.{layer[1].replace('/', '.')}.{_PARAMETERS_OF_KERAS[layer[2]]}"
+        elif layer and layer[2] in _BIASES_OF_KERAS + _WEIGHTS_OF_KERAS:
+            part = "bias" if layer[2] in _BIASES_OF_KERAS else "weight"
+            ours = f"model.{layer[1].replace('/', '.')}.{part}"
         else:
             raise InputError(f"{path} has the weight {name}: it is another kind of model.")
         if ours in arrays or item.dtype.kind != "f":
