@@ -97,10 +97,10 @@ def find_translations(engine, sources, *, beam_size, length_penalty, max_length=
 
 def _ranked(result, length_penalty):
     """Returns (tokens, score) of a result's hypotheses, whose own scores are log P / length."""
-    found = []
-    for pieces, mean in zip(result.hypotheses, result.scores, strict=True):
-        length = len(pieces)
-        found.append((pieces, mean * length / ((5 + length) / 6) ** length_penalty))
+    found = [
+        (pieces, mean * len(pieces) / ((5 + len(pieces)) / 6) ** length_penalty)
+        for pieces, mean in zip(result.hypotheses, result.scores, strict=True)
+    ]
     return sorted(found, key=lambda hypothesis: -hypothesis[1])
 
 
@@ -145,29 +145,20 @@ def _require_form(config):
         )
 
 
-def _specs():
+def _specification(translator):
     try:
         from ctranslate2 import specs  # noqa: PLC0415  an extra: pip install ".[ctranslate2]"
     except ImportError as error:
         raise InputError(
             'the package ctranslate2 is missing: pip install "t2t_keras[ctranslate2]".'
         ) from error
-    return specs
-
-
-def _specification(translator):
-    model, tokenizer = translator.model, translator.tokenizer
-    config, specs = model.config, _specs()
-    activations = specs.Activation
+    model, tokenizer, config = translator.model, translator.tokenizer, translator.model.config
+    names = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
     spec = specs.TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
         pre_norm=config.norm == "pre",
-        activation={
-            "relu": activations.RELU,
-            "gelu": activations.GELU,
-            "silu": activations.SWISH,
-        }[config.activation],
+        activation=specs.Activation[names[config.activation]],
     )
     pieces = shown_pieces(tokenizer.target)
     spec.register_source_vocabulary(shown_pieces(tokenizer))
@@ -183,23 +174,27 @@ def _specification(translator):
     if model.output_bias is not None:
         spec.decoder.projection.bias = _array(model.output_bias)
     longest = max(translator.sources.limit, translator.targets.limit, _POSITIONS)
-    for side, positions in (
-        (spec.encoder, model.source_positions),
-        (spec.decoder, model.target_positions),
+    scale = _query_scale(config)
+    for side, stack, positions in (
+        (spec.encoder, model.encoder, model.source_positions),
+        (spec.decoder, model.decoder, model.target_positions),
     ):
         side.scale_embeddings = config.scale_embedding
         side.position_encodings.encodings = _table(positions, longest, config.model_dim)
-    for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         if side.pre_norm:
             _set_norm(side.layer_norm, stack.final_norm)
-    scale = _query_scale(config)
-    for layer, ours in zip(spec.encoder.layer, model.encoder.layers, strict=True):
-        _set_self_attention(layer.self_attention, ours.attention, ours.attention_residual, scale)
-        _set_feed_forward(layer.ffn, ours)
-    for layer, ours in zip(spec.decoder.layer, model.decoder.layers, strict=True):
-        _set_self_attention(layer.self_attention, ours.self_attention, ours.self_residual, scale)
-        _set_cross_attention(layer.attention, ours.cross_attention, ours.cross_residual, scale)
-        _set_feed_forward(layer.ffn, ours)
+        for layer, ours in zip(side.layer, stack.layers, strict=True):
+            if side is spec.encoder:
+                own, residual = ours.attention, ours.attention_residual
+            else:
+                own, residual = ours.self_attention, ours.self_residual
+                cross = ours.cross_attention
+                inputs = [cross.query_projection, cross.kv_projection]
+                _set_attention(layer.attention, inputs, cross, ours.cross_residual, scale)
+            _set_attention(layer.self_attention, [own.qkv_projection], own, residual, scale)
+            _set_linear(layer.ffn.linear_0, ours.feed_forward.inner)
+            _set_linear(layer.ffn.linear_1, ours.feed_forward.outer)
+            _set_norm(layer.ffn.layer_norm, ours.feed_forward_residual.norm)
     return spec
 
 
@@ -226,25 +221,11 @@ def _table(positions, longest, model_dim):
     return positions.encode(tf.range(longest), model_dim).numpy()
 
 
-def _set_self_attention(spec, attention, residual, scale):
+def _set_attention(spec, inputs, attention, residual, scale):
     spec.queries_scale = scale
-    _set_linear(spec.linear[0], attention.qkv_projection)
-    _set_linear(spec.linear[1], attention.output_projection)
+    for linear, ours in zip(spec.linear, [*inputs, attention.output_projection], strict=True):
+        _set_linear(linear, ours)
     _set_norm(spec.layer_norm, residual.norm)
-
-
-def _set_cross_attention(spec, attention, residual, scale):
-    spec.queries_scale = scale
-    _set_linear(spec.linear[0], attention.query_projection)
-    _set_linear(spec.linear[1], attention.kv_projection)
-    _set_linear(spec.linear[2], attention.output_projection)
-    _set_norm(spec.layer_norm, residual.norm)
-
-
-def _set_feed_forward(spec, layer):
-    _set_linear(spec.linear_0, layer.feed_forward.inner)
-    _set_linear(spec.linear_1, layer.feed_forward.outer)
-    _set_norm(spec.layer_norm, layer.feed_forward_residual.norm)
 
 
 def _set_norm(spec, norm):

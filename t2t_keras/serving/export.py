@@ -35,8 +35,8 @@ from t2t_keras.serving.saved_graph import merge_equal_nodes
 from t2t_keras.serving.signatures import signature_function
 from t2t_keras.serving.stored_weights import (
     DerivedWeights,
-    LoadTimeVariable,
     check_precision,
+    release,
     stored_weights,
 )
 from t2t_keras.serving.verification import (
@@ -80,8 +80,7 @@ def export_saved_model(
     Args:
         predictor: `Translator`, `Parser` or `Classifier`.
         directory: folder to make, usually a version number inside the model's folder.
-        signatures: list of names in the predictor's table of requests; None: all except those that
-            are `on_request`.
+        signatures: names in the predictor's table of requests; None: all that are not `on_request`.
         precision: `float32`; `bfloat16` to store matrices in half the bytes, which are cast to
             float32 when the SavedModel is loaded; or `int8` to store them in a quarter and to
             multiply in int8. The server must then be an x86-64 CPU with oneDNN in TensorFlow.
@@ -90,12 +89,12 @@ def export_saved_model(
             `t2t_keras.ops`, and no second copies of matrices. The export records its device in
             `assets.extra/export.json`.
         name: the model's name on the server.
-        lines: list of str, typical sources. All of them are checked, and some warm up the server.
-            None: they are sampled from the vocabulary.
+        lines: typical sources. All of them are checked, and some warm up the server. None: they are
+            sampled from the vocabulary.
         verify: whether a clean process must confirm the answers.
-        shortlist: `Shortlist` of the candidates of a translator's searches; None: the whole
-            vocabulary. With one, log P is computed over the candidates, and a score subtracts the
-            shortlist's cost of each token.
+        shortlist: the candidates of a translator's searches; None: the whole vocabulary. With one,
+            log P is computed over the candidates, and a score subtracts the shortlist's cost of
+            each token.
 
     Raises:
         InputError: if the folder exists and is not empty, cannot be written, or an option is out of
@@ -108,9 +107,14 @@ def export_saved_model(
         >>> translate(text=tf.constant(["The old man."]))["translation"].shape
         TensorShape([1])
     """
-    check_name(name)
+    if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name, flags=re.ASCII):
+        raise InputError(  # a URL of requests has it
+            f"name is {name!r}: give a model name of letters, digits, '.', '_' and '-'."
+        )
     lines = None if lines is None else as_strings(lines, "lines")
-    device = _checked_device(device)
+    if device not in (None, *EXPORT_DEVICES):
+        raise InputError(f"device is {device!r}: choose {' or '.join(EXPORT_DEVICES)}.")
+    device = device or ops.device()
     check_precision(precision, device)
     directory = os.path.abspath(local_path(directory))
     if not isinstance(predictor, Predictor):
@@ -127,17 +131,19 @@ def export_saved_model(
         process = stack.enter_context(CleanProcess(device)) if verify else None
         weights = stored_weights(predictor.model, precision)
         derived = DerivedWeights(weights)
-        stack.callback(lambda: _release([*weights.tracked, *derived.tracked]))
-        traced = copy.copy(predictor)
-        # Its graphs are traced here, each once for all signatures, and read the stored weights.
-        traced.reading, traced.precompute = weights.reading, derived.get
-        functions = {name: _signature(traced, name).get_concrete_function() for name in chosen}
+        stack.callback(lambda: release([*weights.tracked, *derived.tracked]))
+        traced = _reading(predictor, weights)
+        # Its graphs are traced here, each once for all signatures.
+        traced.precompute = derived.get
+        functions = {name: _traced(predictor.requests[name], traced) for name in chosen}
         record = {"device": device, "precision": precision, "requires": weights.requires}
         record.update(predictor.export_record)
         if verify and precision == "int8":
             distance = _distance_from_float32(predictor, weights, lines)
             record["distance_from_float32"] = distance._asdict()
-        exported = _Exported(predictor, [*weights.tracked, *derived.tracked, *predictor.tracked])
+        exported = tf.Module()
+        exported.tokenizer = predictor.tokenizer
+        exported.weights = [*weights.tracked, *derived.tracked, *predictor.tracked]
         try:
             _write(folder, exported, functions, record, requests, name)
         except (tf.errors.OpError, OSError) as error:
@@ -164,21 +170,12 @@ def export_saved_model(
         write_server_files(os.path.dirname(directory), name, device)
 
 
-def _checked_device(device):
-    """Returns the device of an export."""
-    if device not in (None, *EXPORT_DEVICES):
-        raise InputError(f"device is {device!r}: choose {' or '.join(EXPORT_DEVICES)}.")
-    return device or ops.device()
-
-
 def _live_ranking(predictor, weights, request):
     """Returns the live model's n-best for a `Request`; None if its signature ranks no answers."""
     ranking = predictor.requests[request.signature].ranking
     if ranking is None:
         return None
-    own = copy.copy(predictor)
-    own.reading = weights.reading
-    function = weights.reading(signature_function(ranking, own)).get_concrete_function()
+    function = _traced(ranking, _reading(predictor, weights))
     [answer] = live_answers({request.signature: function}, [request])
     return answer
 
@@ -187,24 +184,25 @@ def _distance_from_float32(predictor, weights, lines):
     """Returns the `Distance` of an export in int8; raises VerificationError if it is too large."""
     name, row = next((n, row) for n, row in predictor.requests.items() if row.ranking and row.score)
     texts = lines or sample_lines(predictor.tokenizer, range(1, 21))
-    exact, rounded = copy.copy(predictor), copy.copy(predictor)
-    rounded.reading = weights.reading
-    functions = (
-        signature_function(row.ranking, exact),
-        weights.reading(signature_function(row.ranking, rounded)),
-    )
-    distance = measure_distance(
-        row.ranking,
-        *(function.get_concrete_function() for function in functions),
-        line_requests(predictor, [name], list(texts)),
-    )
+    forms = copy.copy(predictor), _reading(predictor, weights)
+    functions = (_traced(row.ranking, form) for form in forms)
+    requests = line_requests(predictor, [name], list(texts))
+    distance = measure_distance(row.ranking, *functions, requests)
     distance.require(lines)
     logging.info("In int8: %s", distance)
     return distance
 
 
-def _signature(predictor, name):
-    return predictor.reading(signature_function(predictor.requests[name], predictor))
+def _reading(predictor, weights):
+    """Returns a copy of a predictor whose graphs read the stored weights."""
+    own = copy.copy(predictor)
+    own.reading = weights.reading
+    return own
+
+
+def _traced(request, predictor):
+    """Returns the concrete function of a signature."""
+    return predictor.reading(signature_function(request, predictor)).get_concrete_function()
 
 
 def _chosen(names, known):
@@ -220,12 +218,6 @@ def _chosen(names, known):
     return names
 
 
-def _release(tracked):
-    for resource in tracked:
-        if isinstance(resource, LoadTimeVariable):
-            resource.release()
-
-
 def _write(folder, exported, functions, record, requests, name):
     """Writes all files of an export into its folder."""
     with _warnings_only(), tensorflow_path(folder) as path:
@@ -235,15 +227,6 @@ def _write(folder, exported, functions, record, requests, name):
     write_checksums(folder)  # of what decides the answers, not of what one may edit
     write_file(os.path.join(folder, BATCHING_FILE), batching_parameters(record["device"]).encode())
     write_warmup(folder, requests, name)
-
-
-class _Exported(tf.Module):
-    """The tokenizer and the weights that the signatures read."""
-
-    def __init__(self, predictor, weights):
-        super().__init__()
-        self.tokenizer = predictor.tokenizer
-        self.weights = weights
 
 
 @contextlib.contextmanager
@@ -276,20 +259,13 @@ def next_version(base: StrPath) -> str:
 
 @contextlib.contextmanager
 def new_version(directory):
-    """Yields a temporary folder that is renamed to the version when the block succeeds.
+    """Yields the path of a temporary folder, which becomes the version when the block succeeds.
 
-    The temporary folder is in the same parent folder. Its name is not a number, so that a model
-    server ignores it, even if the process is killed and leaves it there.
-
-    Args:
-        directory: the version's folder; a folder that is not empty is never replaced, even if it
-            appeared during the block.
-
-    Yields:
-        The temporary folder's path. It is removed when the block raises.
+    It is in the same parent folder, and is removed when the block raises. Its name is not a
+    number, so that a model server ignores it, even if the process is killed and leaves it there.
 
     Raises:
-        InputError: if the folder exists and is not empty.
+        InputError: if the version exists and is not empty, even if it appeared during the block.
     """
     directory = os.path.realpath(local_path(directory))  # the parent of "engine/" isn't "engine"
     _check_free(directory)
@@ -353,14 +329,6 @@ def batching_parameters(device):
     return _BATCHING_PARAMETERS % {"threads": threads, "reason": reason}
 
 
-def check_name(name):
-    """Raises InputError for a model name that is invalid in the URL of a request."""
-    if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name, flags=re.ASCII):
-        raise InputError(
-            f"name is {name!r}: give a model name of letters, digits, '.', '_' and '-'."
-        )
-
-
 def model_config(name):
     """Returns the text of a model server's config for one model, mounted under /models/`name`."""
     return f"""\
@@ -377,14 +345,9 @@ model_config_list {{
 
 
 def write_server_files(base, name, device):
-    """Writes the model config and the batching parameters into the model's folder.
+    """Writes the model config and the batching parameters into `base`, the folder of versions.
 
     An existing file may be an operator's own and is kept.
-
-    Args:
-        base: the folder of the versions.
-        name: the model's name.
-        device: "cpu" or "gpu", of the export.
     """
     texts = {MODEL_CONFIG_FILE: model_config(name), BATCHING_FILE: batching_parameters(device)}
     for file, text in texts.items():
@@ -404,14 +367,10 @@ WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 
 def write_warmup(folder, requests, name):
-    """Writes warm-up requests into a SavedModel's folder.
+    """Writes `Request`s to the model `name` into a SavedModel's folder.
 
-    Without the package tensorflow-serving-api nothing is written, and a warning is logged.
-
-    Args:
-        folder: the SavedModel's folder.
-        requests: list of `Request`; a model server accepts at most 1,000.
-        name: the model's name.
+    A model server accepts at most 1,000. Without the package tensorflow-serving-api nothing is
+    written, and a warning is logged.
     """
     try:
         from tensorflow_serving.apis import predict_pb2, prediction_log_pb2  # noqa: PLC0415
@@ -449,8 +408,7 @@ def read_warmup(folder):
     for record in records:
         predict = prediction_log_pb2.PredictionLog.FromString(record.numpy()).predict_log.request
         # A map of protobuf has no order.
-        inputs = {
-            key: np.array(tf.make_ndarray(value)) for key, value in sorted(predict.inputs.items())
-        }
+        inputs = sorted(predict.inputs.items())
+        inputs = {key: np.array(tf.make_ndarray(value)) for key, value in inputs}
         requests.append(Request(predict.model_spec.signature_name, inputs))
     return requests

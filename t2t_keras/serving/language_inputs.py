@@ -12,9 +12,7 @@ from t2t_keras.errors import InputError
 def language_inputs(signature, source_language, target_language):
     """Returns the languages that an exported signature takes, {name: code}; {} if bilingual.
 
-    Args:
-        signature: concrete function from the `signatures` of a SavedModel.
-        source_language, target_language: str or None, a code for all texts.
+    `signature` is one of a loaded SavedModel; source and target language are for all texts.
 
     Raises:
         InputError: if a language is missing, or is given to a bilingual model.

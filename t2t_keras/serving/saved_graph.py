@@ -30,10 +30,8 @@ def merge_equal_nodes(folder):
 def _merge(function, stateless):
     """Merges equal nodes of a `FunctionDef`, and drops those that nothing needs.
 
-    Args:
-        function: `FunctionDef`, changed.
-        stateless: set of str, the operations whose output depends only on their inputs. Reads of a
-            variable are so in a function without assignments.
+    `stateless` names the operations whose output depends only on their inputs. Reads of a variable
+    are so in a function without assignments.
     """
     if not any(node.op.startswith("Assign") for node in function.node_def):
         stateless = stateless | {_READ}

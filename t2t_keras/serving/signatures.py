@@ -6,12 +6,7 @@ inputs.
 """
 
 from t2t_keras.graphs import graph_function
-from t2t_keras.serving.request_checks import (
-    validate_ids,
-    validate_numbers,
-    validate_rows,
-    validate_rows_of,
-)
+from t2t_keras.serving.request_checks import validated
 from t2t_keras.tasks.bundles import PREDICTORS
 from t2t_keras.tasks.translation import Translator
 
@@ -28,37 +23,18 @@ def signature_function(request, predictor):
 
     @graph_function(input_signature=[x.spec for x in inputs])
     def signature(*values):
-        given = _validated(predictor, dict(zip(inputs, values, strict=True)))
+        given = dict(zip(inputs, values, strict=True))
+        given = validated(predictor.tokenizer.vocab_size, given)
         found = request.graph(predictor, **given)
         return {name: found[name] for name in request.outputs or found}
 
     return signature
 
 
-def _validated(predictor, given):
-    """Returns {name: tensor} of {`Input`: tensor}; the graph fails if a request is invalid."""
-    ids = {x.name: value for x, value in given.items() if x.rank == 2}
-    rows = {x.name: value for x, value in given.items() if x.rank == 1}
-    ranges = {x.name: x.allowed for x in given if x.allowed is not None}
-    checked = {}
-    if ids:
-        found = validate_ids(predictor.tokenizer.vocab_size, **ids)
-        checked |= zip(ids, found, strict=True)
-        if rows:
-            rows = dict(zip(rows, validate_rows_of(found[0], **rows), strict=True))
-    else:
-        rows = dict(zip(rows, validate_rows(**rows), strict=True))
-    checked |= rows
-    numbers = {name: checked[name] for name in ranges}
-    return checked | dict(zip(numbers, validate_numbers(ranges, **numbers), strict=True))
-
-
 def signature_of(name, outputs):
     """Returns the `RequestKind` of an export of any task; None if none has such outputs.
 
-    Args:
-        name: its name.
-        outputs: the names of its outputs; an export may contain more than are known here.
+    `outputs` are names; an export may contain more than are known here.
     """
     for predictor in PREDICTORS.values():
         row = predictor.requests.get(name)

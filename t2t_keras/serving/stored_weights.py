@@ -8,6 +8,7 @@ SavedModel is loaded, so that requests take the same time. Vectors, which are sm
 those that the layers ask for.
 """
 
+import contextlib
 import functools
 import uuid
 
@@ -25,12 +26,7 @@ from t2t_keras.settings import PRECISIONS
 
 
 class LoadTimeVariable(tf.saved_model.experimental.TrackableResource):
-    """A tensor computed from stored weights.
-
-    Args:
-        make: function without arguments that returns a tensor of static shape; it may only read
-            stored variables.
-    """
+    """The tensor of static shape that `make` returns, which may only read stored variables."""
 
     def __init__(self, make):
         self._make = make
@@ -50,25 +46,27 @@ class LoadTimeVariable(tf.saved_model.experimental.TrackableResource):
     def _initialize(self):
         tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=self._make())
 
-    def release(self):
-        """Frees the memory; objects loaded from a SavedModel have their own tensors.
-
-        TensorFlow's `_destroy_resource` would be saved as well. It would run for each of two
-        objects loaded from one folder, although they share their tensors.
-        """
-        tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
-
     def read(self):
         """Returns the tensor, inside a graph."""
         value = tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=self._dtype)
         return tf.ensure_shape(value, self._shape)
 
 
+def release(tracked):
+    """Frees the memory of `LoadTimeVariable`s; those that are loaded have their own tensors.
+
+    TensorFlow's `_destroy_resource` would be saved as well. It would run for each of two objects
+    loaded from one folder, although they share their tensors.
+    """
+    for one in tracked:
+        if isinstance(one, LoadTimeVariable):
+            tf.raw_ops.DestroyResourceOp(resource=one.resource_handle, ignore_lookup_error=True)
+
+
 class DerivedWeights:
     """The derived weights (transposed or packed matrices) that all signatures of an export share.
 
-    Args:
-        weights: result of `stored_weights`.
+    They are made of `weights`, a result of `stored_weights`.
     """
 
     def __init__(self, weights):
@@ -100,17 +98,12 @@ def check_precision(precision, device):
 
 
 def stored_weights(model, precision):
-    """Returns the stored form of a model's weights.
+    """Returns the stored form of a built model's weights, in one of `PRECISIONS`.
 
-    Args:
-        model: built Keras model.
-        precision: one of `PRECISIONS`.
-
-    Returns:
-        An object with `tracked`, a list of the objects that the export must track;
-        `reading(function)`, which wraps a `tf.function` so that it reads the stored weights;
-        `from_stored(make)`, which wraps a function without arguments in the same way; and
-        `requires`, a str, the server's requirements in addition to TensorFlow.
+    It has `tracked`, a list of the objects that the export must track; `reading(function)`, which
+    wraps a `tf.function` so that it reads the stored weights; `from_stored(make)`, which wraps a
+    function without arguments in the same way; and `requires`, a str, the server's requirements in
+    addition to TensorFlow.
 
     Raises:
         InputError: if a weight is NaN or infinite, or there is no int8 form of the model.
@@ -135,16 +128,24 @@ class _Float32:
         self.tracked = [weight.value for weight in model.weights]
 
     def reading(self, function):
-        return function
+        @graph_function(input_signature=function.input_signature)
+        @functools.wraps(function.python_function)
+        def reading(*inputs):
+            with self._stored():
+                return function.python_function(*inputs)
+
+        return reading
 
     def from_stored(self, make):
         return make
 
+    def _stored(self):
+        """A context, entered inside a graph, in which layers read the stored weights."""
+        return contextlib.nullcontext()
 
-class _Bfloat16:
+
+class _Bfloat16(_Float32):
     """Matrices rounded to bfloat16, all other weights unchanged."""
-
-    requires = ""
 
     def __init__(self, model):
         vectors = [weight.value for weight in model.weights if len(weight.shape) <= 1]
@@ -152,38 +153,24 @@ class _Bfloat16:
         self._widened = [_Widened(matrix) for matrix in self._matrices]
         self.tracked = [*vectors, *(widened.stored for widened in self._widened), *self._widened]
 
-    def reading(self, function):
-        @graph_function(input_signature=function.input_signature)
-        @functools.wraps(function.python_function)
-        def rounded(*inputs):
-            # The read is part of the graph and must happen inside the function.
-            values = [widened.read() for widened in self._widened]
-            with keras.StatelessScope(zip(self._matrices, values, strict=True)):
-                return function.python_function(*inputs)
-
-        return rounded
+    def _stored(self, read=lambda widened: widened.read()):
+        values = map(read, self._widened)
+        return keras.StatelessScope(zip(self._matrices, values, strict=True))
 
     def from_stored(self, make):
         def made():
             # Derived weights are initialized in any order, so none may depend on another.
-            values = [widened.widen() for widened in self._widened]
-            with keras.StatelessScope(zip(self._matrices, values, strict=True)):
+            with self._stored(lambda widened: widened.widen()):
                 return make()
 
         return made
 
 
 class _Widened(LoadTimeVariable):
-    """A matrix in bfloat16, and its copy in the original dtype.
-
-    Args:
-        matrix: Keras variable, not changed.
-
-    Attributes:
-        stored: the bfloat16 variable; a resource does not track its attributes by itself.
-    """
+    """A matrix in bfloat16, and its copy in the original dtype."""
 
     def __init__(self, matrix):
+        # A resource does not track its attributes by itself.
         self.stored = tf.Variable(tf.cast(matrix.value, tf.bfloat16))
         self._matrix_dtype = matrix.dtype
         super().__init__(self.widen)
@@ -193,7 +180,7 @@ class _Widened(LoadTimeVariable):
         return tf.cast(self.stored, self._matrix_dtype)
 
 
-class _Int8:
+class _Int8(_Float32):
     """Matrices of `Linear` and `SharedEmbedding` in int8, all other weights unchanged.
 
     These are norms, biases, positions, a classifier's head and kNN-MT's datastore.
@@ -202,7 +189,14 @@ class _Int8:
     requires = f"x86-64 with oneDNN, which has the operation {keras_compat.INT8_PRODUCT}"
 
     def __init__(self, model):
-        _require_int8_products()
+        matrix = _as_variables(tf.ones([1, 1]))
+        try:
+            graph_function(lambda: int8.product(tf.ones([1, 1]), matrix))()
+        except (ValueError, RuntimeError, tf.errors.OpError) as error:
+            raise InputError(
+                "precision is 'int8', but this TensorFlow cannot multiply int8: export on "
+                f"{self.requires}, or in another precision."
+            ) from error
         self._matrices, replaced = [], set()
         for layer in keras_compat.all_layers(model):
             if isinstance(layer, keras.layers.Conv1D):
@@ -220,30 +214,10 @@ class _Int8:
         others = [weight.value for weight in model.weights if id(weight) not in replaced]
         self.tracked = [*others, *(part for _, matrix in self._matrices for part in matrix)]
 
-    def reading(self, function):
-        @graph_function(input_signature=function.input_signature)
-        @functools.wraps(function.python_function)
-        def in_int8(*inputs):
-            with ops.in_int8(self._matrices):
-                return function.python_function(*inputs)
-
-        return in_int8
-
-    def from_stored(self, make):
-        return make
+    def _stored(self):
+        return ops.in_int8(self._matrices)
 
 
 def _as_variables(matrix):
     """Returns the `Int8Matrix` of a tensor [outputs, width] as variables."""
     return int8.Int8Matrix(*map(tf.Variable, int8.quantize(tf.cast(matrix, tf.float32))))
-
-
-def _require_int8_products():
-    matrix = _as_variables(tf.ones([1, 1]))
-    try:
-        graph_function(lambda: int8.product(tf.ones([1, 1]), matrix))()
-    except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        raise InputError(
-            "precision is 'int8', but this TensorFlow cannot multiply int8: export on "
-            f"{_Int8.requires}, or in another precision."
-        ) from error

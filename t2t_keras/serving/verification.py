@@ -56,17 +56,9 @@ _ENVIRONMENT = {
 class CleanProcess:
     """A clean Python process that loads a SavedModel, with TensorFlow and without this library.
 
-    It imports TensorFlow while the calling process exports.
-
-    Args:
-        device: "cpu" or "gpu", which the SavedModel is made for. An export for a GPU is loaded on
-            a GPU if this process has one, else on the CPU; other exports never use a GPU.
-
-    Example:
-        >>> with CleanProcess() as process:
-        ...     tf.saved_model.save(module, "export", signatures=signatures)
-        ...     process.ask("export", requests)
-        ...     answers = process.answers()
+    It imports TensorFlow while the calling process exports. `device` is "cpu" or "gpu", which the
+    SavedModel is made for. An export for a GPU is loaded on a GPU if this process has one, else on
+    the CPU; other exports never use a GPU.
     """
 
     def __init__(self, device="cpu"):
@@ -95,12 +87,7 @@ class CleanProcess:
         self._path.close()
 
     def ask(self, directory, requests):
-        """Makes the process load the SavedModel in `directory` and answer, and returns immediately.
-
-        Args:
-            directory: path of the SavedModel.
-            requests: list of `Request`.
-        """
+        """Makes the process load a SavedModel and answer `Request`s, and returns immediately."""
         requests = [tuple(request) for request in requests]
         directory = self._path.enter_context(tensorflow_path(directory))
         stdin, self._process.stdin = self._process.stdin, None
@@ -109,10 +96,7 @@ class CleanProcess:
             pickle.dump((directory, requests), stdin)
 
     def answers(self):
-        """Returns the process's answers.
-
-        Returns:
-            List with one item for each request: a dict of arrays, or a str with an error message.
+        """Returns for each request a dict of arrays, or a str with an error message.
 
         Raises:
             VerificationError: if the SavedModel does not load.
@@ -127,15 +111,11 @@ class CleanProcess:
 
 
 def live_answers(functions, requests, device="cpu"):
-    """Returns the live model's answers.
+    """Returns the live model's answers to `Request`s, a list of dicts of arrays.
 
     Args:
         functions: {signature name: concrete function}.
-        requests: list of `Request`.
         device: "cpu" or "gpu", where the clean process answers.
-
-    Returns:
-        List of dicts of arrays.
 
     Raises:
         VerificationError: if a request cannot be answered.
@@ -162,8 +142,7 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
 
     Args:
         requests: list of `Request`.
-        expected: list of dicts of arrays, the answers of the live model.
-        found: list of dicts of arrays or str, the answers of the export.
+        expected, found: results of `live_answers` and of `CleanProcess.answers`.
         rank: function of a `Request` to the live model's n-best of its lines, a dict of the outputs
             of `RequestKind.ranking`; None for a signature that makes no choice. Called only if
             hypotheses differ.
@@ -183,14 +162,11 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
             )
         ranking, signature = None, signature_of(request.signature, right) or RequestKind(None, ())
         for row in range(len(next(iter(request.inputs.values())))):
-            names = [
-                name
-                for name in right
-                if not _agree(right[name], answer[name], row, tolerance, name == signature.answer)
-            ]
+            place, pairs = slice(row, row + 1), {n: (right[n], answer[n]) for n in right}
+            agree = {n: _agree(*p, row, tolerance, n == signature.answer) for n, p in pairs.items()}
+            names = [name for name in agree if not agree[name]]
             if not names:
                 continue
-            place = slice(row, row + 1)
             # Other hypotheses have other details.
             names = [name for name in names if name not in signature.details] or names
             name = next((name for name in names if name != signature.answer), names[0])
@@ -202,7 +178,9 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
             is_tie = name in signature.details and _is_tie_of_details(
                 signature, right, answer, row, tolerance
             )
-            if name == signature.answer and _have_one_form(right[name], answer[name]):
+            one, other = right[name], answer[name]
+            is_alike = one.dtype == other.dtype and one.shape[:2] == other.shape[:2]
+            if name == signature.answer and is_alike:
                 ranking = rank(request) if ranking is None else ranking
                 is_tie = ranking and _is_tie(signature, right, answer, ranking, row, tolerance)
             if is_tie:
@@ -214,11 +192,8 @@ def check_answers(requests, expected, found, rank, dtype="float32"):
 def score_limit(lines):
     """Returns the largest mean difference between the scores of an export and of float32.
 
-    It is 0.25 on the user's lines. Lines sampled from the vocabulary are meaningless, so small
-    differences change answers: there it is 2.
-
-    Args:
-        lines: the user's lines; None: they are sampled.
+    It is 0.25 on the user's lines. Lines sampled from the vocabulary (None) are meaningless, so
+    small differences change answers: there it is 2.
     """
     return _MAX_SCORE_DIFFERENCE if lines else _MAX_SAMPLED_DIFFERENCE
 
@@ -231,11 +206,10 @@ def check_own_answers(predictor, requests, answers, precision, lines=None):
     has the same limit as in int8, whose `Distance` is measured before: see `score_limit`.
 
     Args:
-        predictor: `Translator`, `Parser` or `Classifier`.
+        predictor, precision: as for `export_saved_model`.
         requests: list of `Request`; the first signature of texts that ranks answers is compared.
         answers: list of dicts of arrays, of the export.
-        precision: "float32", "bfloat16" or "int8".
-        lines: list of str, the user's lines, over which the mean is taken; None: over all.
+        lines: the user's lines, over which the mean is taken; None: over all.
 
     Raises:
         VerificationError: if answers differ, naming a line.
@@ -298,20 +272,10 @@ def _agree(right, answer, row, tolerance, are_hypotheses):
     return np.allclose(answer[row], right[row], tolerance, tolerance)
 
 
-def _have_one_form(right, answer):
-    """Returns whether two outputs contain equally many hypotheses of each line."""
-    return right.dtype == answer.dtype and right.shape[:2] == answer.shape[:2]
-
-
 def _is_tie(signature, right, answer, ranking, row, tolerance):
     """Returns whether the hypotheses of two answers differ only in the order of equal scores.
 
-    Args:
-        signature: `RequestKind`.
-        right, answer: dicts of arrays, of scores that agree within tolerance.
-        ranking: dict of arrays, the live n-best.
-        row: int, the line.
-        tolerance: float.
+    The answers to line `row` have scores that agree within tolerance; `ranking` is the live n-best.
     """
     (wanted, scores), (given, _) = (_ranked(signature, outputs, row) for outputs in (right, answer))
     live, live_scores = _ranked(signature.ranking, ranking, row)
@@ -320,15 +284,12 @@ def _is_tie(signature, right, answer, ranking, row, tolerance):
     if scores is None:
         scores = [live_scores[live.index(one)] if one in live else np.nan for one in wanted]
 
-    def has_score(hypothesis, score):
-        return any(
-            np.isclose(live_score, score, tolerance, tolerance)
-            for other, live_score in zip(live, live_scores, strict=True)
-            if other == hypothesis
-        )
+    def having(score):
+        close = np.isclose(live_scores, score, tolerance, tolerance)
+        return {hypothesis for hypothesis, is_close in zip(live, close, strict=True) if is_close}
 
     return all(
-        one == other or (has_score(one, score) and has_score(other, score))
+        one == other or {one, other} <= having(score)
         for one, other, score in zip(wanted, given, scores, strict=True)
     )
 
@@ -382,10 +343,8 @@ def _choices(output, row):
 
 def _shown(columns, place):
     """Returns a short str of some rows of inputs or outputs."""
-    texts = (
-        f"{name} {' '.join(str(_readable(value[place].tolist())).split())}"
-        for name, value in columns.items()
-    )
+    rows = {name: str(_readable(value[place].tolist())) for name, value in columns.items()}
+    texts = (f"{name} {' '.join(row.split())}" for name, row in rows.items())
     return ", ".join(text if len(text) <= 100 else f"{text[:97]}..." for text in texts)
 
 
@@ -401,7 +360,7 @@ def _readable(value):
 class Distance(NamedTuple):
     """The distance of answers in int8 from answers in float32."""
 
-    lines: int  # lines that were answered
+    lines: int
     equal: float  # fraction of the lines with the same best answer
     # mean absolute difference between both scores, or log-probabilities of classes, of float32's
     # best answer. If it is not among int8's n best, int8's lowest score is used
@@ -412,9 +371,6 @@ class Distance(NamedTuple):
 
         The score difference has the limit of `score_limit`. On 10 or more of the user's lines a
         quarter must have equal answers.
-
-        Args:
-            lines: the user's lines; None: they are sampled.
         """
         limit = score_limit(lines)
         too_few = lines and self.lines >= _MIN_LINES and self.equal < _MIN_EQUAL_SHARE
@@ -427,12 +383,9 @@ class Distance(NamedTuple):
 
 
 def measure_distance(signature, exact, rounded, requests):
-    """Returns the `Distance` of an export in int8 from float32.
+    """Returns the `Distance` of an export in int8 from float32, in answers to `Request`s.
 
-    Args:
-        signature: `RequestKind` that ranks the answers of a line.
-        exact, rounded: its concrete functions, in float32 and in int8.
-        requests: list of `Request` to it.
+    `exact` and `rounded` are the concrete functions of a signature that ranks a line's answers.
     """
     equal, differences = [], []
     for request in requests:
@@ -465,20 +418,14 @@ _LINES_PER_REQUEST = 64
 class Request(NamedTuple):
     """One request to a model server."""
 
-    signature: str  # name of the signature
-    inputs: dict  # dict of arrays [batch, ...], object (of bytes), int32 or float32
+    signature: str
+    inputs: dict  # of arrays [batch, ...], object (of bytes), int32 or float32
 
 
 def sample_requests(predictor, signatures, lines=None):
-    """Returns requests to every signature: single lines of a few lengths, and a mixed batch.
+    """Returns three `Request`s to each signature: lines of a few lengths, and a mixed batch.
 
-    Args:
-        predictor: `Translator`, `Parser` or `Classifier`.
-        signatures: names of the signatures.
-        lines: list of str, typical sources; if None, they are sampled from the vocabulary.
-
-    Returns:
-        List of `Request`, three for each signature.
+    Arguments as for `export_saved_model`.
 
     Raises:
         InputError: if lines is empty.
@@ -492,7 +439,7 @@ def sample_requests(predictor, signatures, lines=None):
 
 
 def line_requests(predictor, signatures, lines):
-    """Returns requests with all given lines, str, to every signature, a list of `Request`.
+    """Returns `Request`s with all given lines to every signature.
 
     Signatures of documents are left out. So are random samples: among many, rounding probably
     changes one, and a sample has no ranking that shows whether the other one is as good.
@@ -504,8 +451,5 @@ def line_requests(predictor, signatures, lines):
 
 
 def _requests(predictor, signatures, batches):
-    return [
-        Request(name, predictor.requests[name].sample(predictor, batch))
-        for name in signatures
-        for batch in batches
-    ]
+    rows = [(name, predictor.requests[name]) for name in signatures]
+    return [Request(n, row.sample(predictor, batch)) for n, row in rows for batch in batches]

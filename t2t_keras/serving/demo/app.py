@@ -49,15 +49,12 @@ _HEADERS = {
 
 
 def create_app(model, name):
-    """Makes the web application.
+    """Returns the web application, a `flask.Flask`.
 
     Args:
         model: `ExportedTranslator`, or an object with its methods and `modes`; called from several
             threads in parallel.
-        name: str, the model's name on the page.
-
-    Returns:
-        `flask.Flask`.
+        name: the model's name on the page.
     """
     app = flask.Flask(__name__, template_folder=".", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BYTES
@@ -124,7 +121,6 @@ _MESSAGES = {
 
 
 def _as_json(found):
-    """Returns the JSON-able form of `Found`."""
     return {
         "translations": [translation._asdict() for translation in found.translations],
         "truncated": found.truncated,
@@ -219,8 +215,8 @@ class Found(NamedTuple):
 class Alignment(NamedTuple):
     """The cross-attention of one translation."""
 
-    source_pieces: list  # list of str, tokens
-    target_pieces: list  # list of str, tokens
+    source_pieces: list
+    target_pieces: list
     attention: np.ndarray  # float32 [layers, heads, target, source]; row t predicts target token t
 
 
@@ -229,20 +225,14 @@ class ExportedTranslator:
 
     Args:
         directory: folder that `pipelines.export` wrote.
-        source_language, target_language: str or None, the languages of all texts, for an export of
-            many languages.
+        source_language, target_language: those of all texts, for an export of many languages.
 
     Attributes:
-        modes: set of the optional signatures that it contains: `document`, `sample`, `terms` and
-            `document_terms`.
+        modes: those of `document`, `sample`, `terms` and `document_terms` that it contains.
 
     Raises:
         InputError: if it is not a SavedModel or lacks a signature that the page needs, or a
             language is missing, unknown or not used by the export.
-
-    Example:
-        >>> ExportedTranslator("export/1").translate("Hello world.").translations[0].text
-        'Hallo Welt.'
     """
 
     _NEEDED = ("serving_default", "n_best", "align")
@@ -266,25 +256,17 @@ class ExportedTranslator:
                 "told otherwise."
             )
         self.modes = {"document", "sample", *_WITH_TERMS.values()} & set(self._signatures)
-        self._languages = {
-            name: _as_tensor(code)
-            for name, code in language_inputs(
-                self._signatures["n_best"], source_language, target_language
-            ).items()
-        }
+        n_best = self._signatures["n_best"]
+        codes = language_inputs(n_best, source_language, target_language)
+        self._languages = {name: _as_tensor(code) for name, code in codes.items()}
         # The first run is slower, and a model that fails should fail at start-up.
         with unknown_languages_refused():
             self.align("a", self.translate("a").translations[0].text)
 
     def translate(self, text, terms=""):
-        """Returns `Found` for a str.
+        """Returns `Found`; raises InputError if the model refuses the terms.
 
-        Args:
-            text: str.
-            terms: str, lines of a source phrase, a tab and its target phrase; "": none.
-
-        Raises:
-            InputError: if the model refuses the terms.
+        `terms` are lines of a source phrase, a tab and its target phrase; "": none.
         """
         text = _as_tensor(text)
         if terms:
@@ -309,20 +291,17 @@ class ExportedTranslator:
         return _found("sample", found)
 
     def document(self, text, terms=""):
-        """Returns the translation of a document, a str; terms: as for `translate`."""
+        """Returns the translation of a document; terms: as for `translate`."""
         given = {"text": _as_tensor(text)} | ({"terms": _as_tensor(terms)} if terms else {})
         name = _WITH_TERMS["document"] if terms else "document"
         return _as_str(ask(self._ask, name, **given)["translation"][0].numpy())
 
     def align(self, text, translation):
-        """Returns the `Alignment` of a text and a translation, both str."""
+        """Returns the `Alignment` of a text and a translation."""
         translation = _as_tensor(translation)
         found = self._ask("align", text=_as_tensor(text), translation=translation)
-        pieces = {
-            name: [_as_str(piece) for piece in found[name][0].numpy()]
-            for name in ("source_pieces", "target_pieces")
-        }
-        return Alignment(**pieces, attention=found["attention"][0].numpy())
+        source, target, attention = (found[name][0].numpy() for name in Alignment._fields)
+        return Alignment([*map(_as_str, source)], [*map(_as_str, target)], attention)
 
     def _ask(self, name, **inputs):
         """Returns the answer of a signature."""

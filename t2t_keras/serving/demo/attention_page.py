@@ -17,9 +17,8 @@ def attention_page(model, sentence, translation, maps):
     """Returns the page, a str of HTML.
 
     Args:
-        model: str, the model's name on the page.
-        sentence: str.
-        translation: str.
+        model: the model's name on the page.
+        sentence, translation: texts.
         maps: list of (title, (source name, target name), source tokens, target tokens, weights
             float [layers, heads, target, source]); the page opens with the last one.
     """
@@ -42,13 +41,9 @@ def attention_page(model, sentence, translation, maps):
 def attention_to_json(source, target, weights):
     """Returns a JSON-able dict: source, target, layers, heads, weights.
 
-    The weights are in units of 1/65,535 as little-endian uint16 in base64, a tenth of the size of
-    decimal digits.
-
-    Args:
-        source: list of str, tokens attended to.
-        target: list of str, tokens that attend.
-        weights: float [layers, heads, target, source].
+    Target tokens attend to source tokens with weights, float [layers, heads, target, source]. They
+    are in units of 1/65,535 as little-endian uint16 in base64, a tenth of the size of decimal
+    digits.
     """
     layers, heads = weights.shape[:2]
     units = np.rint(weights * 65_535).astype("<u2")
