@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.signatures import SIGNATURES, signature_function
+from tests.serving import model_server
 from tests.serving.session import Session
 from tests.tasks import tiny
 
@@ -57,6 +58,13 @@ def exported_wordpiece(made_once):
 def loaded(exported):
     """The SavedModel in `exported`."""
     return tf.saved_model.load(exported)
+
+
+@pytest.fixture(scope="module")
+def server(loaded):
+    """A stand-in for TF Serving, with the SavedModel in `exported`."""
+    with model_server.serving(loaded, version=1) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,11 @@
 import collections
-import json
 import os
-import pathlib
-import signal
-import subprocess
-import sys
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow.core.protobuf import saved_model_pb2
 
 from pipelines.batch_inference import LinePredictor
 from pipelines.modes import Mode
@@ -19,41 +14,11 @@ from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model, next_version
 from t2t_keras.serving.export import BATCHING_FILE, batching_parameters, model_config, new_version
+from t2t_keras.serving.verification import CleanProcess, Request
 from t2t_keras.tasks.translation import Translator
+from tests.serving.session import loaded_export, nodes_of
 from tests.tasks import tiny
 from tools import device_audit
-
-# What a user of the export runs; it knows nothing of this library.
-SERVER = """
-import json, sys
-import tensorflow as tf, tensorflow_text
-request = json.load(sys.stdin)
-answers = {}
-model = tf.saved_model.load(sys.argv[1])
-for name in ("serving_default", "n_best"):
-    for size in (len(request), 1, 0):
-        answer = model.signatures[name](text=tf.constant(request[:size], tf.string))
-        answers[f"{name} {size}"] = {
-            key: value.numpy().astype(object).tolist() for key, value in answer.items()
-        }
-assert not [module for module in sys.modules if module.startswith(("t2t_keras", "pipelines"))]
-json.dump(answers, sys.stdout, default=bytes.decode)
-"""
-
-# An export that says when its files are written, and never comes to an end.
-ENDLESS = """
-import sys, time
-import tensorflow as tf
-from t2t_keras.serving import export_saved_model
-from tests.tasks import tiny
-save = tf.saved_model.save
-def save_and_wait(*args, **kwargs):
-    save(*args, **kwargs)
-    print("saved", flush=True)
-    time.sleep(1000)
-tf.saved_model.save = save_and_wait
-export_saved_model(tiny.translator(), sys.argv[1], signatures=["serving_default"])
-"""
 
 
 def versions(base):
@@ -61,35 +26,30 @@ def versions(base):
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", pytest.param("bpe", marks=pytest.mark.slow)])
-def test_a_process_without_this_library_translates_as_the_translator_does(kind, request, tmp_path):
+def test_a_process_without_this_library_translates_as_the_translator_does(kind, request):
     exported = {"wordpiece": "exported_wordpiece", "bpe": "exported"}[kind]
-    run = subprocess.run(
-        [sys.executable, "-c", SERVER, request.getfixturevalue(exported)],
-        input=json.dumps(tiny.ODD),
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    answers = json.loads(run.stdout)
+    texts = np.array([text.encode() for text in tiny.ODD], object)
+    sizes, names = (len(texts), 1, 0), ("serving_default", "n_best")
+    asked = [Request(name, {"text": texts[:size]}) for size in sizes for name in names]
+    with CleanProcess() as process:
+        process.ask(request.getfixturevalue(exported), asked)
+        answers = iter(process.answers())
     predictor = tiny.translator(kind=kind, beam_size=1 if kind == "wordpiece" else 4)
     expected = predictor.n_best(tiny.ODD)
-    for size in (len(tiny.ODD), 1, 0):
-        best, beam = answers[f"serving_default {size}"], answers[f"n_best {size}"]
-        assert best["translation"] == predictor(tiny.ODD)[:size]
+    for size in sizes:
+        best, beam = next(answers), next(answers)
+        assert [text.decode() for text in best["translation"]] == predictor(tiny.ODD)[:size]
         assert len(beam["translations"]) == len(beam["scores"]) == len(best["score"]) == size
         for row, translations in enumerate(expected[:size]):
             texts, scores = beam["translations"][row], beam["scores"][row]
-            assert texts == [t.text for t in translations]
+            assert [text.decode() for text in texts] == [t.text for t in translations]
             np.testing.assert_allclose(scores, [t.score for t in translations], 1e-4)
             np.testing.assert_allclose(best["score"][row], translations[0].score, 1e-4)
 
 
 def test_a_version_is_what_a_model_server_takes(tmp_path):
     (tmp_path / "models.config").write_text("# mine")  # an operator's own is kept
-    export_saved_model(tiny.translator(), str(tmp_path / "1"), signatures=["score"], verify=False)
-    assert list(tf.saved_model.load(str(tmp_path / "1")).signatures) == ["score"]
+    assert [*loaded_export(tiny.translator(), tmp_path / "1", "score").signatures] == ["score"]
     assert sorted(os.listdir(tmp_path)) == ["1", "batching_params.pbtxt", "models.config"]
     assert (tmp_path / "models.config").read_text() == "# mine"
     assert sorted(os.listdir(tmp_path / "1")) == [
@@ -103,13 +63,6 @@ def test_a_version_is_what_a_model_server_takes(tmp_path):
     ]
 
 
-def nodes_of(path):
-    """Returns all nodes of a SavedModel, those of its functions too."""
-    [meta_graph] = saved_model_pb2.SavedModel.FromString(path.read_bytes()).meta_graphs
-    functions = meta_graph.graph_def.library.function
-    return [*meta_graph.graph_def.node, *(node for f in functions for node in f.node_def)]
-
-
 @pytest.mark.slow
 def test_the_lines_of_a_file_are_documents_of_an_export(exported, translator):
     outputs = LinePredictor(None, exported, 1, False, 2, {}, mode=Mode("document")).load()
@@ -118,7 +71,7 @@ def test_the_lines_of_a_file_are_documents_of_an_export(exported, translator):
 
 
 def test_signatures_share_their_graphs_and_equal_nodes_are_one(exported):
-    nodes = nodes_of(pathlib.Path(exported) / "saved_model.pb")
+    nodes = nodes_of(exported)
     count = collections.Counter(node.op for node in nodes)
     # Nine signatures: a search by text or ids, one with tokens, one of samples; each two loops.
     assert count["While"] + count["StatelessWhile"] <= 11
@@ -134,13 +87,11 @@ def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
     answers, counts = {}, {}
     for device in ("cpu", "gpu"):
         path = tmp_path / device
-        options = {"signatures": ["n_best"], "verify": False}
-        export_saved_model(translator, path, device=device, **options)
+        loaded = loaded_export(translator, path, "n_best", device=device)
         assert read_json(path / "assets.extra" / "export.json")["device"] == device
         threads = "4" if device == "cpu" else "2"
         assert f"num_batch_threads {{ value: {threads} }}" in (path / BATCHING_FILE).read_text()
-        counts[device] = collections.Counter(node.op for node in nodes_of(path / "saved_model.pb"))
-        loaded = tf.saved_model.load(str(path))
+        counts[device] = collections.Counter(node.op for node in nodes_of(path))
         answers[device] = loaded.signatures["n_best"](text=tf.constant(tiny.ODD))
     np.testing.assert_array_equal(answers["gpu"]["translations"], answers["cpu"]["translations"])
     np.testing.assert_allclose(answers["gpu"]["scores"], answers["cpu"]["scores"], 1e-4)
@@ -159,9 +110,10 @@ def test_an_export_for_a_gpu_has_one_search_of_plain_forms(tmp_path):
 def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
     translator = tiny.translator()
     weights = translator.model.get_weights()
-    for precision in ("float32", "bfloat16"):
-        options = {"precision": precision, "signatures": ["n_best"], "verify": False}
-        export_saved_model(translator, str(tmp_path / precision), **options)
+    loaded = [
+        loaded_export(translator, tmp_path / precision, "n_best", precision=precision)
+        for precision in ("float32", "bfloat16")
+    ]
     sizes = [
         (tmp_path / precision / "variables" / "variables.data-00000-of-00001").stat().st_size
         for precision in ("float32", "bfloat16")
@@ -180,8 +132,7 @@ def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
     model.set_weights([rounded(w) if w.ndim > 1 else w for w in weights])
     settings = {"max_extra_tokens": 8, "max_source_length": 40}
     expected = Translator(model, tiny.tokenizer(), **settings).n_best(tiny.ODD)
-    loaded = [tf.saved_model.load(str(tmp_path / name)) for name in ("bfloat16", "float32")]
-    for model, rows in zip(loaded, (expected, translator.n_best(tiny.ODD)), strict=True):
+    for model, rows in zip(loaded, (translator.n_best(tiny.ODD), expected), strict=True):
         found = model.signatures["n_best"](text=tf.constant(tiny.ODD))
         texts = [[t.text.encode() for t in row] for row in rows]
         np.testing.assert_array_equal(found["translations"], texts)
@@ -189,12 +140,14 @@ def test_bfloat16_answers_as_the_model_with_rounded_matrices(tmp_path):
 
 
 def test_a_failed_export_leaves_nothing_and_the_old_version_alone(tmp_path, monkeypatch):
+    """Nor is it a version while it is written, where a killed one would stay."""
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "old").touch()
 
     def full_disk(module, folder, **_):
         with open(os.path.join(folder, "saved_model.pb"), "wb") as file:
             file.write(b"half")
+        assert versions(tmp_path) == ["1"] and len(os.listdir(tmp_path)) == 2
         raise OSError("No space left on device")
 
     monkeypatch.setattr(tf.saved_model, "save", full_disk)
@@ -202,23 +155,6 @@ def test_a_failed_export_leaves_nothing_and_the_old_version_alone(tmp_path, monk
         export_saved_model(tiny.translator(), str(tmp_path / "2"), signatures=["score"])
     assert os.listdir(tmp_path) == ["1"]
     assert os.listdir(tmp_path / "1") == ["old"]
-
-
-@pytest.mark.slow
-def test_a_killed_export_leaves_no_version_and_does_not_stop_the_next(tmp_path):
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "old").touch()
-    command = [sys.executable, "-c", ENDLESS, str(tmp_path / "2")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "saved\n"
-        assert len(os.listdir(tmp_path)) == 2
-        process.send_signal(signal.SIGKILL)
-    assert versions(tmp_path) == ["1"]
-    assert next_version(tmp_path) == str(tmp_path / "2")
-    export_saved_model(
-        tiny.translator(), str(tmp_path / "2"), signatures=["serving_default"], verify=False
-    )
-    assert versions(tmp_path) == ["1", "2"]
 
 
 def test_versions_count_up_and_are_never_overwritten(tmp_path):
@@ -260,23 +196,11 @@ def test_the_config_files_are_what_the_server_parses(tmp_path):
     assert model.model_platform == "tensorflow"
     # The package has no message for batching parameters; these are the fields of the server's
     # session_bundle_config.proto, the numbers each in a wrapper.
+    numbers = "max_batch_size|batch_timeout_micros|max_enqueued_batches|num_batch_threads"
+    form = rf"({numbers}) {{ value: [1-9]\d* }}|pad_variable_length_inputs: true|#.*"
     texts = [batching_parameters(device) for device in ("cpu", "gpu")]
     assert ["value: 4 }" in text for text in texts] == [True, False]
-    for line in "\n".join(texts).splitlines():
-        if not line or line.startswith("#"):
-            continue
-        name, *value = line.replace(":", " ").split()
-        if name == "pad_variable_length_inputs":
-            assert value == ["true"]
-        else:
-            assert name in {
-                "max_batch_size",
-                "batch_timeout_micros",
-                "max_enqueued_batches",
-                "num_batch_threads",
-            }
-            assert [value[0], value[1], value[3]] == ["{", "value", "}"]
-            assert int(value[2]) > 0
+    assert all(re.fullmatch(form, line) for text in texts for line in text.splitlines())
 
 
 @pytest.mark.parametrize(("options", "message"), [

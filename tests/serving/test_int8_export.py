@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras import keras_compat, ops
+from t2t_keras import keras_compat
 from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
 from t2t_keras.ops import int8
@@ -18,14 +18,14 @@ from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.signatures import SIGNATURES
 from t2t_keras.serving.verification import Distance, Request, VerificationError, measure_distance
 from t2t_keras.tasks.translation import Translator
+from tests.serving.session import loaded_export
 from tests.tasks import tiny
 from tests.tasks.tiny import classifier
 
 pytestmark = pytest.mark.slow
 
 
-def export(predictor, folder, **options):
-    export_saved_model(predictor, folder, precision="int8", device="cpu", **options)
+IN_INT8 = {"precision": "int8", "device": "cpu"}
 
 
 def wide_translator(**overrides):
@@ -42,7 +42,7 @@ def exported(tmp_path_factory):
     """A translator, and the folder that a clean process has confirmed."""
     folder = tmp_path_factory.mktemp("int8") / "1"
     translator = wide_translator()
-    export(translator, folder, signatures=["n_best"])
+    export_saved_model(translator, folder, signatures=["n_best"], **IN_INT8)
     return translator, folder
 
 
@@ -118,11 +118,9 @@ def test_answers_are_nearly_those_of_float32_and_independent_of_each_other(expor
 def test_weights_and_rows_are_rounded_to_the_integers_of_numpy(tmp_path):
     """A model whose matrices hold what the export stores differs by its activations alone."""
     translator = wide_translator()
-    export(translator, tmp_path / "1", signatures=["score"], verify=False)
+    loaded = loaded_export(translator, tmp_path / "1", "score", **IN_INT8)
     texts, translations = tf.constant(tiny.LINES[:2]), tf.constant(tiny.LINES[2:])
-    found = tf.saved_model.load(str(tmp_path / "1")).signatures["score"](
-        text=texts, translation=translations
-    )["log_probability"]
+    found = loaded.signatures["score"](text=texts, translation=translations)["log_probability"]
     exact = translator.score(texts, translations).log_probabilities
     for weight in translator.model.weights:
         if len(weight.shape) > 1:
@@ -138,9 +136,8 @@ def test_weights_and_rows_are_rounded_to_the_integers_of_numpy(tmp_path):
 
 def test_a_classifier_multiplies_in_int8(tmp_path):
     live = classifier()
-    export(live, tmp_path / "1", signatures=["serving_default"], verify=False)
-    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
-    found = signature(text=tf.constant(tiny.LINES))["probabilities"]
+    loaded = loaded_export(live, tmp_path / "1", "serving_default", **IN_INT8)
+    found = loaded.signatures["serving_default"](text=tf.constant(tiny.LINES))["probabilities"]
     np.testing.assert_allclose(found, live.probabilities(tiny.LINES), atol=0.05)
     assert variables_of(tmp_path / "1")["int8"] > 0
 
@@ -157,7 +154,8 @@ def test_broken_scales_publish_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(int8, "quantize", broken)
     with pytest.raises(VerificationError, match=r"of 4 lines have .* 0\.25 is the limit"):
-        export(classifier(), tmp_path / "1", signatures=["n_best"], lines=tiny.LINES)
+        options = {"signatures": ["n_best"], "lines": tiny.LINES}
+        export_saved_model(classifier(), tmp_path / "1", **options, **IN_INT8)
     assert not os.listdir(tmp_path)
 
 
@@ -209,32 +207,31 @@ def test_a_server_without_the_operation_fails_at_loading(exported, tmp_path):
         tf.saved_model.load(str(copy))
 
 
-def test_a_gpu_has_no_int8(tmp_path):
-    message = "precision is 'int8', which only CPUs support, and device is 'gpu'"
-    with ops.made_for("gpu"), pytest.raises(InputError, match=message):
-        export_saved_model(wide_translator(), tmp_path / "1", precision="int8")
-    assert not os.listdir(tmp_path)
-
-
-@pytest.mark.parametrize(("precision", "value"), [("int8", np.nan), ("float32", np.inf)])
-def test_weights_that_are_not_finite_are_refused_by_name(value, precision, tmp_path):
+def with_weight(value):
+    """A translator with a weight of this value."""
     translator = tiny.translator()
     matrix = translator.model.encoder.layers[0].feed_forward.inner.kernel
     matrix.assign(np.where(np.arange(matrix.shape[1]) == 3, value, matrix))
-    with pytest.raises(InputError, match=r"inner/kernel has weights that are NaN or infinite"):
-        export_saved_model(translator, tmp_path / "1", precision=precision, device="cpu")
-    assert not os.listdir(tmp_path)
+    return translator
 
 
-def test_convolutions_are_refused(tmp_path):
-    translator = wide_translator(feed_forward="convolution")
-    with pytest.raises(InputError, match="feed_forward/outer is a convolution, which has no int8"):
-        export(translator, tmp_path / "1")
+@pytest.mark.parametrize(("make", "options", "message"), [
+    (tiny.translator, {"device": "gpu"},
+     "precision is 'int8', which only CPUs support, and device is 'gpu'"),
+    (lambda: with_weight(np.nan), {}, "inner/kernel has weights that are NaN or infinite"),
+    (lambda: with_weight(np.inf), {"precision": "float32"},
+     "inner/kernel has weights that are NaN or infinite"),
+    (lambda: wide_translator(feed_forward="convolution"), {},
+     "feed_forward/outer is a convolution, which has no int8"),
+])  # fmt: skip
+def test_what_has_no_int8_form_is_refused(make, options, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        export_saved_model(make(), tmp_path / "1", **(IN_INT8 | options))
     assert not os.listdir(tmp_path)
 
 
 def test_a_tensorflow_without_the_operation_exports_no_int8(tmp_path, monkeypatch):
     monkeypatch.setattr(keras_compat, "INT8_PRODUCT", "_QuantizedMatMulOfNobody")
     with pytest.raises(InputError, match="this TensorFlow cannot multiply int8: export on x86-64"):
-        export(tiny.translator(), tmp_path / "1")
+        export_saved_model(tiny.translator(), tmp_path / "1", **IN_INT8)
     assert not os.listdir(tmp_path)

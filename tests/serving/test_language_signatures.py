@@ -51,21 +51,16 @@ def test_the_languages_are_inputs_of_a_model_of_many_alone(translator):
         assert names == [*bilingual_names, *added]
 
 
-def test_the_best_and_the_score_are_the_translators(ask, translator):
-    best = ask("serving_default", text=TEXTS, **LANGUAGES)["translation"]
-    assert [text.decode() for text in best] == translator(TEXTS, **LANGUAGES)
-    scores = ask("score", text=TEXTS, translation=OTHERS, **LANGUAGES)
-    expected = translator.score(TEXTS, OTHERS, **LANGUAGES)
-    np.testing.assert_allclose(scores["log_probability"], expected.log_probabilities, rtol=1e-5)
-
-
-def test_the_other_signatures_answer_as_the_translator_does(ask, translator):
+def test_all_signatures_answer_as_the_translator_does(ask, translator):
     beams = translator.n_best(TEXTS, **LANGUAGES)
     best, n_best = (ask(name, text=TEXTS, **LANGUAGES) for name in ("serving_default", "n_best"))
     for row, texts, scores in zip(beams, n_best["translations"], n_best["scores"], strict=True):
         assert [found.text for found in row] == [text.decode() for text in texts]
         np.testing.assert_allclose([found.score for found in row], scores, rtol=1e-5)
-    assert best["translation"].tolist() == n_best["translations"][:, 0].tolist()
+    assert [text.decode() for text in best["translation"]] == translator(TEXTS, **LANGUAGES)
+    scores = ask("score", text=TEXTS, translation=OTHERS, **LANGUAGES)["log_probability"]
+    expected = translator.score(TEXTS, OTHERS, **LANGUAGES).log_probabilities
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
     ids = translator.encode(tf.constant(TEXTS), *map(tf.constant, LANGUAGES.values()))
     decoded = ask("decode_ids", source_ids=ids, target_language=TARGETS)
     np.testing.assert_allclose(decoded["scores"], n_best["scores"], rtol=1e-5)

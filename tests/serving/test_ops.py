@@ -1,12 +1,12 @@
 """What the exported graph is made of: only ops that a stock model server has."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
+
+from tests.serving.session import graph_of, nodes_of
 
 pytestmark = pytest.mark.slow
 
@@ -43,19 +43,9 @@ def allowed():
     return (core | TEXT_OPS) - FORBIDDEN
 
 
-def _graph_of(directory):
-    saved = saved_model_pb2.SavedModel()
-    with open(os.path.join(directory, "saved_model.pb"), "rb") as file:
-        saved.ParseFromString(file.read())
-    (meta_graph,) = saved.meta_graphs
-    return meta_graph.graph_def
-
-
 def _unservable(directory, allowed):
     """Returns the ops outside `allowed`, and the attributes that ask for a compiler."""
-    graph = _graph_of(directory)
-    functions = graph.library.function
-    nodes = [*graph.node, *(node for function in functions for node in function.node_def)]
+    functions, nodes = graph_of(directory).graph_def.library.function, nodes_of(directory)
     names = {function.signature.name for function in functions}
     ops = {node.op for node in nodes} - names
     compiled = {
@@ -69,7 +59,7 @@ def _unservable(directory, allowed):
 
 def test_an_export_needs_no_more_than_a_stock_server_has(exported, exported_wordpiece, allowed):
     for directory, op in ((exported, "SentencepieceOp"), (exported_wordpiece, "FindSourceOffsets")):
-        assert op in {n.op for f in _graph_of(directory).library.function for n in f.node_def}
+        assert op in {node.op for node in nodes_of(directory)}
         assert not _unservable(directory, allowed)
 
 

@@ -16,12 +16,6 @@ CLIENT = pathlib.Path(__file__).parents[2] / "tools" / "serving_client.py"
 LINES = ["A train.", "", 'Ünïcode 😀 "quoted" \\ \'n', "The old man sees a small dog.", "\x00\x07"]
 
 
-@pytest.fixture(scope="module")
-def server(loaded):
-    with serving(loaded, version=1) as server:
-        yield server
-
-
 def client(*flags, lines=LINES):
     return subprocess.run(
         [sys.executable, "-I", CLIENT, *flags],
@@ -63,8 +57,8 @@ def test_signatures_of_two_texts_take_a_tab_between_them(server, translator):
 
 def test_a_model_of_many_languages_gets_them_of_all_lines(tmp_path):
     translator = tiny.multilingual_translator(source="source", forces_target=True)
-    signatures = ["serving_default"]
-    export_saved_model(translator, str(tmp_path / "1"), signatures=signatures, verify=False)
+    options = {"signatures": ["serving_default"], "verify": False}
+    export_saved_model(translator, tmp_path / "1", **options)
     with serving(tf.saved_model.load(str(tmp_path / "1")), version=1) as server:
         found = answer(server, "--source_language=en", "--target_language=fr", lines=LINES[:2])
         refused = client(f"--port={server.server_port}", "--target_language=xx", lines=LINES[:2])

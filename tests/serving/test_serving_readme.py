@@ -12,7 +12,6 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from t2t_keras.serving.signatures import SIGNATURES
-from tests.serving.model_server import serving
 
 pytestmark = pytest.mark.slow
 
@@ -27,12 +26,6 @@ TOKENS = {
     "source_pieces": {1}, "target_pieces": {1}, "attention": {3, 4}, "spans": {1, 2},
     "source_spans": {2}, "log_probabilities": {2}, "target_ids": {2},
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server(loaded):
-    with serving(loaded, version=1) as server:
-        yield server
 
 
 def post(server, body):
@@ -62,24 +55,6 @@ def test_each_request_is_answered_in_the_form_that_follows_it(server, index):
     status, found = post(server, json.dumps(request))
     assert status == 200, found
     assert form(found) == form(answer)
-
-
-@pytest.mark.parametrize("request_", JSON[::2], ids=signature_of)
-def test_rows_are_answered_as_columns_are(server, request_):
-    columns = request_["inputs"]
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    status, by_rows = post(
-        server, json.dumps({"signature_name": signature_of(request_), "instances": rows})
-    )
-    assert status == 200, by_rows
-    _, by_columns = post(server, json.dumps(request_))
-    outputs = by_columns["outputs"]
-    if isinstance(outputs, list):  # a single output has no name in REST
-        assert by_rows["predictions"] == outputs
-        return
-    assert by_rows["predictions"] == [
-        dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)
-    ]
 
 
 def test_every_signature_has_one_example():

@@ -20,60 +20,29 @@ def ask(live):
 
 @pytest.mark.slow
 def test_each_signature_has_the_names_types_and_shapes_of_the_design(live):
-    text, other = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None], tf.string)
-    ids = tf.TensorSpec([None, None], tf.int32, "source_ids")
-    best = {"translation": (tf.string, 1), "score": (tf.float32, 1), "truncated": (tf.bool, 1)}
-    expected = {
+    s, i, f, b = tf.string, tf.int32, tf.float32, tf.bool
+    text, best = (s, 1), {"translation": (s, 1), "score": (f, 1), "truncated": (b, 1)}
+    spans = {"spans": (i, 4), "log_probabilities": (f, 3), "source_spans": (i, 4)}
+    n_best = {"translations": (s, 2), "scores": (f, 2)}
+    expected = {  # types and ranks
         "serving_default": ([text], best),
-        "n_best": ([text], {"translations": (tf.string, 2), "scores": (tf.float32, 2)}),
-        "prefix": ([text, other], best),
-        "score": ([text, other], {"log_probability": (tf.float32, 1), "tokens": (tf.int32, 1)}),
-        "decode_ids": ([ids], {"target_ids": (tf.int32, 3), "scores": (tf.float32, 2)}),
-        "align": (
-            [text, other],
-            {
-                "source_pieces": (tf.string, 2),
-                "target_pieces": (tf.string, 2),
-                "attention": (tf.float32, 5),
-                "spans": (tf.int32, 3),
-            },
-        ),
-        "document": ([text], {"translation": (tf.string, 1)}),
-        "n_best_tokens": (
-            [text],
-            {
-                "translations": (tf.string, 2),
-                "scores": (tf.float32, 2),
-                "tokens": (tf.int32, 2),
-                "spans": (tf.int32, 4),
-                "log_probabilities": (tf.float32, 3),
-                "source_spans": (tf.int32, 4),
-                "truncated": (tf.bool, 1),
-            },
-        ),
-        "sample": (
-            [
-                text,
-                *(tf.TensorSpec([None], x) for x in (tf.int32, tf.float32, tf.int32, tf.float32)),
-            ],
-            best,
-        ),
-    }
+        "n_best": ([text], n_best),
+        "prefix": ([text, text], best),
+        "score": ([text, text], {"log_probability": (f, 1), "tokens": (i, 1)}),
+        "decode_ids": ([(i, 2)], {"target_ids": (i, 3), "scores": (f, 2)}),
+        "align": ([text, text], {"source_pieces": (s, 2), "target_pieces": (s, 2),
+         "attention": (f, 5), "spans": (i, 3)}),
+        "document": ([text], {"translation": (s, 1)}),
+        "n_best_tokens": ([text], n_best | spans | {"tokens": (i, 2), "truncated": (b, 1)}),
+        "sample": ([text, (i, 1), (f, 1), (i, 1), (f, 1)], best),
+    }  # fmt: skip
     assert expected.keys() == (SIGNATURES | ON_REQUEST).keys() - {"terms", "document_terms"}
     for name, (inputs, outputs) in expected.items():
         signature = live(name)
-        for spec, wanted in zip(signature.input_signature, inputs, strict=True):
-            assert (spec.shape.as_list(), spec.dtype) == (wanted.shape.as_list(), wanted.dtype)
+        assert [(x.dtype, x.shape.rank) for x in signature.input_signature] == inputs
+        assert all(x.shape.as_list() == [None] * x.shape.rank for x in signature.input_signature)
         found = signature.get_concrete_function().structured_outputs
         assert {key: (x.dtype, len(x.shape)) for key, x in found.items()} == outputs
-
-
-def test_the_best_is_the_first_of_n_best(ask, translator):
-    best, beam = ask("serving_default", TEXTS), ask("n_best", TEXTS)
-    assert best["translation"].tolist() == beam["translations"][:, 0].tolist()
-    assert [text.decode() for text in best["translation"]] == translator(TEXTS)
-    np.testing.assert_allclose(best["score"], beam["scores"][:, 0], rtol=1e-5)
-    assert np.all(beam["scores"][:, 0] >= beam["scores"][:, 1])
 
 
 def test_score_and_serving_default_agree_on_a_translation(ask, translator):
@@ -94,15 +63,6 @@ def test_score_and_serving_default_agree_on_a_translation(ask, translator):
     ]
     assert len(same) >= 3
     np.testing.assert_allclose(scores[same], forced["score"][same], rtol=1e-5)
-
-
-def test_a_prefix_begins_the_translation_and_empty_leaves_it_free(ask):
-    texts = ["The dog.", "The dog.", ""]
-    found, free = ask("prefix", texts, ["", "Der Hund", ""]), ask("serving_default", texts)
-    assert found["translation"][0] == free["translation"][0]
-    assert found["translation"][1].startswith(b"Der Hund")
-    assert found["translation"][2] == b""
-    np.testing.assert_allclose(found["score"][::2], free["score"][::2], rtol=1e-5)
 
 
 def test_ids_are_translated_as_their_text_is(ask, translator):
@@ -127,31 +87,12 @@ def test_truncated_marks_the_sources_and_prefixes_that_were_cut(ask):
     assert found["truncated"].tolist() == [False, True]
 
 
-def test_the_tokens_of_n_best_are_those_of_the_library(ask, translator):
-    found, plain = ask("n_best_tokens", TEXTS), ask("n_best", TEXTS)
-    assert found["translations"].tolist() == plain["translations"].tolist()
-    np.testing.assert_allclose(found["scores"], plain["scores"], rtol=1e-5)
-    assert found["truncated"].tolist() == ask("serving_default", TEXTS)["truncated"].tolist()
-    for row, translations in enumerate(translator.n_best_tokens(TEXTS)):
-        for beam, translation in enumerate(translations):
-            place = row, beam, slice(found["tokens"][row, beam])
-            spans = np.array([token[:2] for token in translation.tokens]).reshape(-1, 2)
-            np.testing.assert_array_equal(found["spans"][place], spans)
-            sources = np.array([token[3:] for token in translation.tokens]).reshape(-1, 2)
-            np.testing.assert_array_equal(found["source_spans"][place], sources)
-            log_probabilities = [token.log_probability for token in translation.tokens]
-            np.testing.assert_allclose(found["log_probabilities"][place], log_probabilities, 1e-4)
-
-
-def test_samples_are_those_of_the_library_in_any_batch(ask, translator):
+def test_samples_are_those_of_the_library(ask, translator):
     seeds = [5, -9, 2**31 - 1, 0, *range(len(tiny.LINES))]
     count = len(TEXTS)
     settings = [[0.8] * count, [0, 20] * (count // 2), [1.0, 1.0, 0.9, 0.9] * (count // 4)]
     found = ask("sample", TEXTS, seeds, *settings)
     for row, text in enumerate(TEXTS):
-        given = [values[row : row + 1] for values in settings]
-        alone = ask("sample", [text], seeds[row : row + 1], *given)
-        assert alone["translation"][0] == found["translation"][row]
         temperature, top_k, top_p = (values[row] for values in settings)
         [[sample]] = translator.sample([text], 1, [seeds[row]], temperature, top_k or None, top_p)
         assert sample.text == found["translation"][row].decode()

@@ -15,28 +15,18 @@ PATH = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 
 @pytest.mark.slow
-def test_records_are_what_the_server_replays(exported, loaded):
-    """Parsed by the server's own messages, sent to the signatures that they name."""
+def test_records_ask_each_signature_of_the_model(exported, loaded):
+    """Parsed by the server's own messages; a verification replays them."""
     from tensorflow_serving.apis import prediction_log_pb2  # noqa: PLC0415
 
     records = [r.numpy() for r in tf.data.TFRecordDataset(os.path.join(exported, PATH))]
-    loaded = loaded.signatures
-    assert set(loaded) >= set(SIGNATURES)
-    assert len(records) == 3 * len(loaded)
+    assert len(records) == 3 * len(loaded.signatures) >= 3 * len(SIGNATURES)
     asked = set()
     for record in records:
         request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-        assert request.model_spec.name == "translator"
-        signature = request.model_spec.signature_name
-        tensors = {
-            key: tf.io.parse_tensor(value.SerializeToString(), value.dtype)
-            for key, value in request.inputs.items()
-        }
-        assert tensors.keys() == loaded[signature].structured_input_signature[1].keys()
-        answer = loaded[signature](**tensors)
-        (batch,) = {len(value) for value in [*tensors.values(), *answer.values()]}
-        asked.add((signature, batch))
-    assert asked == {(name, batch) for name in loaded for batch in (1, 4)}
+        sizes = {value.tensor_shape.dim[0].size for value in request.inputs.values()}
+        asked |= {(request.model_spec.name, request.model_spec.signature_name, n) for n in sizes}
+    assert asked == {("translator", name, size) for name in loaded.signatures for size in (1, 4)}
 
 
 def test_a_record_that_fails_publishes_nothing(tmp_path, monkeypatch):
