@@ -10,7 +10,9 @@ run puts them in this order, so that a step's row in `metrics.csv` is written be
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
+import operator
 import signal
 import sys
 import time
@@ -52,10 +54,13 @@ class StepCallback(keras.callbacks.Callback):
 
         Args:
             step: the number of updates made, this one included.
-            logs: dict of Keras's metrics since their last reset: floats, or in a
-                `StepCallbackList` tensors, whose conversion waits for the accelerator.
+            logs: Keras's metrics since their last reset: floats, or in a `StepCallbackList`
+                tensors, whose conversion waits for the accelerator.
         """
         raise NotImplementedError
+
+    def __post_init__(self):  # of subclasses that are dataclasses
+        super().__init__()
 
     def on_epoch_begin(self, epoch, logs=None):
         self.step = _updates(self.model)
@@ -88,11 +93,7 @@ class StepCallbackList(keras.callbacks.CallbackList):
 
     Keras converts the logs to floats after each step, which waits for the accelerator. Give `fit`
     one of these in place of a list; a callback that needs floats converts them when it uses them.
-
-    Args:
-        callbacks: list of callbacks.
-        model: the model whose `fit` gets them.
-        steps: the `steps_per_epoch` of that call.
+    `steps` is the `steps_per_epoch` of that call.
 
     Example:
         >>> callbacks = StepCallbackList([ProgressLogger(…)], model, steps=1000)
@@ -135,28 +136,17 @@ def _crossed(every, before, step):
 # Checkpoints, divergence, preemption -------------------------------------------------------------
 
 
+@dataclasses.dataclass(eq=False)
 class CheckpointCallback(StepCallback):
-    """Saves a checkpoint at given intervals of steps or minutes, and when training ends.
+    """Saves a checkpoint every `steps` or `minutes`, and when training ends.
 
-    Args:
-        checkpoints: `CheckpointManager`.
-        steps: steps between two checkpoints; None: no interval of steps.
-        minutes: minutes between two checkpoints; None: no interval of time.
-        guard: `StopOnDivergence` that is asked before each checkpoint, or None.
+    A `guard` is asked before each checkpoint.
     """
 
-    def __init__(
-        self,
-        checkpoints: CheckpointManager,
-        steps: int | None = None,
-        minutes: float | None = None,
-        guard: StopOnDivergence | None = None,
-    ):
-        super().__init__()
-        self._guard = guard
-        self._checkpoints = checkpoints
-        self._steps = steps
-        self._minutes = minutes
+    checkpoints: CheckpointManager
+    steps: int | None = None
+    minutes: float | None = None
+    guard: StopOnDivergence | None = None
 
     def on_train_begin(self, logs=None):
         self._saved_step = _updates(self.model)
@@ -164,7 +154,7 @@ class CheckpointCallback(StepCallback):
 
     def on_step(self, step, logs):
         minutes = (time.monotonic() - self._saved_at) / 60
-        if self.crossed(self._steps) or (self._minutes and minutes >= self._minutes):
+        if self.crossed(self.steps) or (self.minutes and minutes >= self.minutes):
             self._save()
 
     def on_train_end(self, logs=None):
@@ -172,20 +162,21 @@ class CheckpointCallback(StepCallback):
             self._save()
 
     def _save(self):
-        if self._guard:
-            self._guard.check()
-        self._checkpoints.save()
+        if self.guard:
+            self.guard.check()
+        self.checkpoints.save()
         self._saved_step = self.step
         self._saved_at = time.monotonic()
 
 
+@dataclasses.dataclass(eq=False)
 class StopOnDivergence(StepCallback):
     """Ends training with an error when the loss is not finite or the gradient explodes.
 
     The optimizer keeps the largest norm of a gradient, so that it need not be read at each step.
 
     Args:
-        checkpoints: `CheckpointManager` whose last checkpoint the error names; None: it names none.
+        checkpoints: those whose last one the error names.
         stop_above_grad_norm: norm of a gradient, before clipping, above which training ends; None:
             only if it is not finite. It needs an optimizer that knows the norm, such as `Adam` or
             `Muon` of t2t_keras.
@@ -195,21 +186,14 @@ class StopOnDivergence(StepCallback):
         InputError: naming the step and the last checkpoint.
     """
 
-    def __init__(
-        self,
-        checkpoints: CheckpointManager | None = None,
-        stop_above_grad_norm: float | None = None,
-        every: int = 1,
-    ):
-        super().__init__()
-        self._checkpoints = checkpoints
-        self._limit = math.inf if stop_above_grad_norm is None else stop_above_grad_norm
-        self._every = every
-        self._loss = 0.0
+    checkpoints: CheckpointManager | None = None
+    stop_above_grad_norm: float | None = None
+    every: int = 1
+    _loss = 0.0
 
     def on_step(self, step, logs):
         self._loss = logs.get("loss", 0.0)
-        if self.crossed(self._every):
+        if self.crossed(self.every):
             self.check()
 
     def on_train_end(self, logs=None):
@@ -220,38 +204,38 @@ class StopOnDivergence(StepCallback):
         optimizer = keras_compat.unwrapped(self.model.optimizer)
         if hasattr(optimizer, "take_largest_gradient_norm"):
             norm, step = optimizer.take_largest_gradient_norm()
-            if not norm <= min(self._limit, sys.float_info.max):
+            limit = math.inf if self.stop_above_grad_norm is None else self.stop_above_grad_norm
+            if not norm <= min(limit, sys.float_info.max):
                 self._stop(
                     f"The gradient's norm became {norm:.4g} at step {step}, above "
-                    f"stop_above_grad_norm = {self._limit:.4g}"
+                    f"stop_above_grad_norm = {limit:.4g}"
                 )
         loss = float(self._loss)
         if not math.isfinite(loss):
             self._stop(f"The loss became {loss} at step {self.step} or shortly before")
 
     def _stop(self, what):
-        paths = self._checkpoints.paths() if self._checkpoints else []
+        paths = self.checkpoints.paths() if self.checkpoints else []
         raise InputError(
             f"{what}; the last good checkpoint is {paths[-1] if paths else 'none'}: lower the "
             "learning rate or lengthen its warm-up."
         )
 
 
+@dataclasses.dataclass(eq=False)
 class PreemptionHandler(StepCallback):
     """On SIGTERM saves a checkpoint after the current step and ends the process.
 
-    The exit code is 75 (`PREEMPTED`), so that a scheduler can distinguish it from success and from
-    failure: started again with the same flags, the run resumes. If one of several workers gets the
-    signal, all end at the same step, and the chief saves.
+    The exit code is 75 (`PREEMPTED`), neither success nor failure: started again with the same
+    flags, the run resumes. If one of several workers gets the signal, all end at the same step, and
+    the chief saves.
 
     It handles the signal inside a `with` statement and then restores the earlier handler. Only a
     process that is ending with code 75 ignores further signals.
 
     Args:
-        checkpoints: `CheckpointManager`.
-        sync_every_steps: number of steps after which several workers ask one another whether one
-            of them got the signal.
-        guard: `StopOnDivergence` that is asked before the checkpoint, or None.
+        sync_every_steps: steps after which several workers ask one another for the signal.
+        guard: is asked before the checkpoint.
 
     Raises:
         SystemExit: with code 75, when the checkpoint is written.
@@ -262,17 +246,10 @@ class PreemptionHandler(StepCallback):
         ...     model.fit(dataset, callbacks=[preemption])
     """
 
-    def __init__(
-        self,
-        checkpoints: CheckpointManager,
-        sync_every_steps: int = 10,
-        guard: StopOnDivergence | None = None,
-    ):
-        super().__init__()
-        self._guard = guard
-        self._checkpoints = checkpoints
-        self._sync_every_steps = sync_every_steps if worker_count() > 1 else 1
-        self._received = self._entered = False
+    checkpoints: CheckpointManager
+    sync_every_steps: int = 10
+    guard: StopOnDivergence | None = None
+    _received = _entered = False
 
     def __enter__(self):
         self._previous = signal.signal(signal.SIGTERM, self._receive)
@@ -291,10 +268,11 @@ class PreemptionHandler(StepCallback):
             )
 
     def on_step(self, step, logs):
-        if self.crossed(self._sync_every_steps) and all_reduce_any(self._received):
-            if self._guard:
-                self._guard.check()
-            path = self._checkpoints.save()
+        every = self.sync_every_steps if worker_count() > 1 else 1
+        if self.crossed(every) and all_reduce_any(self._received):
+            if self.guard:
+                self.guard.check()
+            path = self.checkpoints.save()
             barrier()  # otherwise the end of the other workers would break off the chief's saving
             logging.info("Told to end: saved %s; the same command resumes from there", path)
             raise SystemExit(PREEMPTED)
@@ -306,6 +284,7 @@ class PreemptionHandler(StepCallback):
 # Progress ----------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass(eq=False)
 class ProgressLogger(StepCallback):
     """Reports metrics, speed and time left every `log_every` steps.
 
@@ -317,22 +296,17 @@ class ProgressLogger(StepCallback):
     Args:
         log_every: steps between two reports.
         total_steps: the step at which training ends.
-        log: `MetricsLog`.
         composition: function (first step, last step) → {corpus: fraction of the batches between
-            them}, which is also reported; None: no report.
+            them}, which is also reported.
     """
 
-    def __init__(
-        self, log_every: int, total_steps: int, log: MetricsLog, composition: Callable | None = None
-    ):
-        super().__init__()
-        self._composition = composition
-        self._log_every = log_every
-        self._total_steps = total_steps
-        self._log = log
-        self._on_terminal = sys.stderr.isatty()
+    log_every: int
+    total_steps: int
+    log: MetricsLog
+    composition: Callable | None = None
 
     def on_train_begin(self, logs=None):
+        self._on_terminal = sys.stderr.isatty()
         self._reported = False
         self._last_report = _updates(self.model)
         self._training_seconds = 0.0
@@ -348,7 +322,7 @@ class ProgressLogger(StepCallback):
         self._began_at = self._began_at or time.monotonic()
 
     def on_step(self, step, logs):
-        reports = self.crossed(self._log_every) or step == self._total_steps
+        reports = self.crossed(self.log_every) or step == self.total_steps
         if reports:
             float(logs.get("loss", 0.0))  # waits for the accelerator, whose work is to be timed
         now = time.monotonic()
@@ -362,7 +336,7 @@ class ProgressLogger(StepCallback):
         elif self._on_terminal and now > self._shown_at + _REFRESH_SECONDS:
             self._shown_at = now
             loss = float(logs.get("loss", 0.0))
-            self._show(f"step {step}/{self._total_steps}  loss {loss:.3f}")
+            self._show(f"step {step}/{self.total_steps}  loss {loss:.3f}")
 
     def on_train_end(self, logs=None):
         self._show("")
@@ -382,12 +356,12 @@ class ProgressLogger(StepCallback):
         if hasattr(model.optimizer, "dynamic_scale"):  # of float16
             scalars["loss_scale"] = float(model.optimizer.dynamic_scale.numpy())
         scalars["memory_mib"] = psutil.Process().memory_info().rss / 2**20
-        if self._composition:
-            scalars |= self._composition(self._last_report, step)
+        if self.composition:
+            scalars |= self.composition(self._last_report, step)
         self._last_report = step
-        self._log.write(step, scalars)
+        self.log.write(step, scalars)
         self._show("")
-        text = f"step {step}/{self._total_steps}  {_as_text(scalars)}{self._time_left(step)}"
+        text = f"step {step}/{self.total_steps}  {_as_text(scalars)}{self._time_left(step)}"
         logging.info("%s", text)
 
     def _time_left(self, step):
@@ -395,7 +369,7 @@ class ProgressLogger(StepCallback):
             return ""
         first_step, time_then = self._first_report
         seconds_per_step = (time.monotonic() - time_then) / (step - first_step)
-        minutes, seconds = divmod(round(seconds_per_step * (self._total_steps - step)), 60)
+        minutes, seconds = divmod(round(seconds_per_step * (self.total_steps - step)), 60)
         return f"  left {minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
 
     def _show(self, line):
@@ -417,6 +391,7 @@ def _as_text(scalars):
 # Evaluation during training ----------------------------------------------------------------------
 
 
+@dataclasses.dataclass(eq=False)
 class EvaluationCallback(StepCallback):
     """Evaluates the model at an interval of steps and when training ends, and logs the results.
 
@@ -425,10 +400,9 @@ class EvaluationCallback(StepCallback):
     Args:
         every: steps between two evaluations; None: only at the end.
         function: (model, step) → {name: float}.
-        log: `MetricsLog`.
         monitor: name of the scalar that decides which step is best.
         mode: "max" or "min", whether high or low values are better.
-        plateau_monitors: `PlateauMonitor`s, whose messages are logged as warnings.
+        plateau_monitors: their messages are logged as warnings.
 
     Attributes:
         best: (step, value) of the best evaluation, also of earlier sessions, or None.
@@ -437,28 +411,21 @@ class EvaluationCallback(StepCallback):
         >>> EvaluationCallback(1000, evaluate_on(dataset), log, "validation_perplexity", "min")
     """
 
-    def __init__(
-        self,
-        every: int | None,
-        function: Callable,
-        log: MetricsLog,
-        monitor: str,
-        mode: str = "max",
-        plateau_monitors: Sequence[PlateauMonitor] = (),
-    ):
-        super().__init__()
-        self._every = every
-        self._function = function
-        self._log = log
-        self._monitor = monitor
-        self._best_of = {"max": max, "min": min}[mode]
-        self._plateau_monitors = plateau_monitors
-        self._evaluated_step = None
+    every: int | None
+    function: Callable
+    log: MetricsLog
+    monitor: str
+    mode: str = "max"
+    plateau_monitors: Sequence[PlateauMonitor] = ()
+    _evaluated_step = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._best_of = _BEST_OF[self.mode]
 
     @property
     def best(self):
-        results = self._log.values(self._monitor)
-        return self._best_of(results, key=lambda result: result[1]) if results else None
+        return self._best_of(self.log.values(self.monitor), key=_VALUE, default=None)
 
     def evaluate_if_missing(self, ended=False):
         """Evaluates the restored step if a kill after its checkpoint prevented that.
@@ -469,13 +436,13 @@ class EvaluationCallback(StepCallback):
         step = _updates(self.model)
         batches = int(keras_compat.batches_taken(self.model.optimizer).numpy())
         before = max(batches - self.model.steps_per_execution, 0) // _batches_per_update(self.model)
-        due = ended or _crossed(self._every, before, step)
-        missing = step not in dict(self._log.values(self._monitor))
+        due = ended or _crossed(self.every, before, step)
+        missing = step not in dict(self.log.values(self.monitor))
         if step and due and all_reduce_any(is_chief() and missing):  # only the chief has the log
             self._evaluate(step)
 
     def on_step(self, step, logs):
-        if self.crossed(self._every):
+        if self.crossed(self.every):
             self._evaluate(step)
 
     def on_train_end(self, logs=None):
@@ -484,23 +451,18 @@ class EvaluationCallback(StepCallback):
 
     def _evaluate(self, step):
         with _metrics_kept(self.model):
-            scalars = {name: float(x) for name, x in self._function(self.model, step).items()}
-        self._log.write(step, scalars)
+            scalars = {name: float(x) for name, x in self.function(self.model, step).items()}
+        self.log.write(step, scalars)
         self._evaluated_step = step
         logging.info("step %d  %s", step, _as_text(scalars))
-        for message in filter(None, [monitor.message() for monitor in self._plateau_monitors]):
+        for message in filter(None, [monitor.message() for monitor in self.plateau_monitors]):
             logging.warning("%s", message)
 
 
 def evaluate_on(dataset: tf.data.Dataset) -> Callable:
-    """Returns a function for `EvaluationCallback`: the model's loss and metrics on a dataset.
+    """Returns a function for `EvaluationCallback`: loss and metrics on batches as `fit` takes."""
 
-    Args:
-        dataset: batches as `fit` takes them.
-    """
-
-    def evaluate(model, step):
-        del step
+    def evaluate(model, _step):
         results = model.evaluate(dataset, return_dict=True, verbose=0)
         return {f"validation_{name}": value for name, value in results.items()}
 
@@ -517,11 +479,16 @@ def _metrics_kept(model):
             variable.assign(value)
 
 
+_BEST_OF = {"max": max, "min": min}
+_VALUE = operator.itemgetter(1)  # of (step, value)
+
+
+@dataclasses.dataclass
 class PlateauMonitor:
     """Warns if evaluations have not improved for a while; there is no early stopping.
 
     Args:
-        log: `MetricsLog`; evaluations of earlier sessions count.
+        log: its evaluations of earlier sessions count.
         name: scalar of an evaluation.
         mode: "max" or "min", whether high or low values are better.
         training: name of the same scalar in training, where less is better: if it fell while the
@@ -535,35 +502,35 @@ class PlateauMonitor:
         ... )
     """
 
-    def __init__(
-        self, log: MetricsLog, name: str, mode: str, training: str | None = None, patience: int = 4
-    ):
-        self._log = log
-        self._name = name
-        self._best_of = {"max": max, "min": min}[mode]
-        self._training = training
-        self._patience = patience
+    log: MetricsLog
+    name: str
+    mode: str
+    training: str | None = None
+    patience: int = 4
+
+    def __post_init__(self):
+        self._best_of = _BEST_OF[self.mode]
 
     def message(self) -> str | None:
         """Returns the message that is due after the latest evaluation, or None."""
-        results = self._log.values(self._name)
+        results = self.log.values(self.name)
         if not results:
             return None
-        step, best = self._best_of(results, key=lambda result: result[1])
+        step, best = self._best_of(results, key=_VALUE)
         since = sum(later > step for later, _ in results)
-        if not since or since % self._patience:
+        if not since or since % self.patience:
             return None
         last_step, last = results[-1]
-        course = f"{self._name} has not been better for {since} evaluations than at step {step:,}"
+        course = f"{self.name} has not been better for {since} evaluations than at step {step:,}"
         before, after = self._in_training(step), self._in_training(last_step)
         if last > best and before is not None and after < before:
             return (
                 f"Overfitting: {course}; it rose from {best:.4g} to {last:.4g} while "
-                f"{self._training} in training fell from {before:.4g} to {after:.4g}."
+                f"{self.training} in training fell from {before:.4g} to {after:.4g}."
             )
         return f"Plateau: {course}, {best:.4g}; it is {last:.4g} now."
 
     def _in_training(self, step):
         """Returns the latest value that training reported up to a step, or None."""
-        values = self._log.values(self._training) if self._training else []
+        values = self.log.values(self.training) if self.training else []
         return next((value for at, value in reversed(values) if at <= step), None)

@@ -8,6 +8,8 @@ in TensorFlow's own format, which `tf.train.load_checkpoint` reads, each with a 
 saves and from which checkpoint it resumes.
 """
 
+import functools
+import itertools
 import os
 import pathlib
 import re
@@ -27,7 +29,8 @@ from t2t_keras.data.files import (
 )
 from t2t_keras.errors import InputError
 
-_NAME = re.compile(r"(initial|step|average|ema)_(\d{8,})")
+_KINDS = ("initial", "step", "average", "ema")
+_NAME = re.compile(rf"({'|'.join(_KINDS)})_(\d{{8,}})")
 _UNFINISHED = re.compile(rf"\.({_NAME.pattern}(\.replaced|\.removed)?)\.unfinished")
 _MEMBERS = ("variables.index", "variables.data-00000-of-00001")
 _REPLACED = ".replaced"  # ending of a checkpoint while another one takes its name
@@ -41,24 +44,14 @@ class DamagedCheckpointError(InputError):
 # Names -------------------------------------------------------------------------------------------
 
 
-def step_path(directory, step):
-    """Returns the path of the checkpoint of a training step."""
-    return pathlib.Path(directory) / f"step_{step:08d}"
+def _path(kind, directory, step=0):
+    return pathlib.Path(directory) / f"{kind}_{step:08d}"
 
 
-def initial_path(directory):
-    """Returns the path of a pretrained model's weights, with which a training begins."""
-    return pathlib.Path(directory) / "initial_00000000"
-
-
-def average_path(directory, step):
-    """Returns the path of the average of the checkpoints up to a step."""
-    return pathlib.Path(directory) / f"average_{step:08d}"
-
-
-def ema_path(directory, step):
-    """Returns the path of the exponential moving average of the weights up to a step."""
-    return pathlib.Path(directory) / f"ema_{step:08d}"
+initial_path, step_path, average_path, ema_path = (
+    functools.partial(_path, kind) for kind in _KINDS
+)
+"""Functions of the folder of checkpoints and the step, which `initial_path` lacks, to a path."""
 
 
 def step_of(path):
@@ -67,12 +60,7 @@ def step_of(path):
 
 
 def checkpoint_paths(directory, kind="step"):
-    """Returns the paths of a folder's checkpoints, oldest first.
-
-    Args:
-        directory: folder of checkpoints; may be missing.
-        kind: "initial", "step", "average" or "ema".
-    """
+    """Returns the paths of a folder's checkpoints of a kind, oldest first; it may be missing."""
     directory = pathlib.Path(local_path(directory))
     names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     matches = [match for match in map(_NAME.fullmatch, names) if match and match[1] == kind]
@@ -87,11 +75,7 @@ def newest_weights(directory):
     Raises:
         InputError: if the folder contains none.
     """
-    paths = [
-        path
-        for kind in ("initial", "step", "average", "ema")
-        for path in checkpoint_paths(directory, kind)
-    ]
+    paths = [path for kind in _KINDS for path in checkpoint_paths(directory, kind)]
     if not paths:
         raise InputError(f"{directory} holds no checkpoint: train first, or name another folder.")
     return max(reversed(paths), key=step_of)
@@ -101,11 +85,9 @@ def newest_weights(directory):
 
 
 def write_checkpoint(path, tensors):
-    """Writes a checkpoint under a temporary name and renames it when it is complete on disk.
+    """Writes tensors, {name: tensor}, as a checkpoint; one that exists is replaced.
 
-    Args:
-        path: the checkpoint's folder; one that exists is replaced.
-        tensors: {name: tensor}.
+    It has a temporary name until it is complete on disk.
 
     Raises:
         InputError: if it cannot be written; an existing one is then kept.
@@ -154,25 +136,19 @@ def remove_unfinished(directory):
     No other process may write checkpoints into the folder at the same time.
     """
     for path in pathlib.Path(directory).glob(".*.unfinished"):
-        if not (match := _UNFINISHED.fullmatch(path.name)) or not path.is_dir():
-            continue
-        name = match[1]
-        original = path.with_name(name.removesuffix(_REPLACED))
-        if name.endswith(_REPLACED) and not original.exists():
-            replace(path, original)
-        else:
-            _remove(path)
+        if (match := _UNFINISHED.fullmatch(path.name)) and path.is_dir():
+            original = path.with_name(match[1].removesuffix(_REPLACED))
+            if match[1].endswith(_REPLACED) and not original.exists():
+                replace(path, original)
+            else:
+                _remove(path)
 
 
 def set_damaged_aside(path):
     """Renames a damaged checkpoint `….damaged`, or `….damaged2` and so on if that exists."""
-    number = 1
-    while True:
-        target = path.with_suffix(f".damaged{number if number > 1 else ''}")
-        if not target.exists():
-            replace(path, target)
-            return
-        number += 1
+    numbers = itertools.chain([""], itertools.count(2))
+    paths = (path.with_suffix(f".damaged{number}") for number in numbers)
+    replace(path, next(target for target in paths if not target.exists()))
 
 
 def damaged_paths(directory):
@@ -201,9 +177,6 @@ class CheckpointReader:
     A checkpoint is damaged if a checksum does not match, or a file is truncated or missing. A read
     that fails for any other reason (a network file system, too little memory) is repeated a few
     times before it is an error.
-
-    Args:
-        path: the checkpoint's folder.
 
     Attributes:
         shapes: {name: list of int}.

@@ -20,23 +20,14 @@ from absl import logging
 from t2t_keras.data.files import local_path
 from t2t_keras.errors import InputError
 from t2t_keras.training import checkpoint_files as files
-from t2t_keras.training import keras_compat
-from t2t_keras.training.distribution import (
-    all_reduce_any,
-    call_on_chief,
-    gather_from_workers,
-    is_chief,
-)
+from t2t_keras.training import distribution, keras_compat
 from t2t_keras.types import StrPath
 
 # Names of variables ------------------------------------------------------------------------------
 
 
 def model_variables(model):
-    """Returns the variables of a model, {name: `keras.Variable`}.
-
-    Names begin with `model/`, names of dropout's random states with `random/`.
-    """
+    """Returns {name: `keras.Variable`}: `model/…`, and `random/…` for dropout's random states."""
     variables = {}
     kinds = (keras.layers.Layer, keras.random.SeedGenerator)
     for path, owner, variable in _walk(model, (), kinds, set()):
@@ -46,10 +37,7 @@ def model_variables(model):
 
 
 def optimizer_variables(model):
-    """Returns the variables of a model's built optimizer, {name: `keras.Variable`}.
-
-    Names begin with `optimizer/`.
-    """
+    """Returns the variables of a model's built optimizer, {`optimizer/…`: `keras.Variable`}."""
     weights = {id(variable) for variable in model.variables}  # it keeps them, too
     walk = _walk(model.optimizer, ("optimizer",), (keras.optimizers.Optimizer,), weights)
     return {"/".join(path): variable for path, _, variable in walk}
@@ -84,8 +72,8 @@ class CheckpointManager:
     """The checkpoints of one run: weights, optimizer with its step, random states of dropout.
 
     Args:
-        directory: folder of the checkpoints; made by the first save.
-        model: compiled `keras.Model` whose weights exist.
+        directory: made by the first save.
+        model: compiled, with its weights.
         keep_last: the number of checkpoints to keep; None keeps all.
 
     Raises:
@@ -116,10 +104,7 @@ class CheckpointManager:
     def save(self) -> pathlib.Path:
         """Saves the run as the checkpoint of the optimizer's step and removes the oldest ones.
 
-        Of several workers only the chief writes.
-
-        Returns:
-            The checkpoint's path.
+        Of several workers only the chief writes. Returns the checkpoint's path.
 
         Raises:
             InputError: if a weight is not finite, or if the checkpoint could not be written; then
@@ -130,7 +115,7 @@ class CheckpointManager:
         step = int(self._model.optimizer.iterations.numpy())
         _require_finite(tensors, step, self.paths())
         path = files.step_path(self.directory, step)
-        if not is_chief():
+        if not distribution.is_chief():
             return path
         files.write_checkpoint(path, tensors)
         if self.keep_last:
@@ -139,16 +124,11 @@ class CheckpointManager:
         return path
 
     def restore_latest(self, start_over: bool = False) -> int:
-        """Loads the newest undamaged checkpoint into model and optimizer.
+        """Loads the newest undamaged checkpoint; returns its step, or 0 if there is none.
 
         A warning names newer checkpoints that are damaged; they are renamed `….damaged`. If there
-        are several workers, all must call this method, and the chief chooses the checkpoint.
-
-        Args:
-            start_over: whether to begin at step 0 if all checkpoints are damaged.
-
-        Returns:
-            Its step; 0 if there is none.
+        are several workers, all must call this method, and the chief chooses the checkpoint. With
+        `start_over` a run whose checkpoints are all damaged begins at step 0.
 
         Raises:
             InputError: if the checkpoint belongs to another model or cannot be read, if all are
@@ -156,14 +136,16 @@ class CheckpointManager:
                 not restore the same step. Then nothing is renamed.
         """
         variables, values = self._variables(), {}  # made by all workers together
-        step = call_on_chief(lambda: self._read_newest(variables, values, start_over)) - 1
+        step = (
+            distribution.call_on_chief(lambda: self._read_newest(variables, values, start_over)) - 1
+        )
         if step < 0:
             return 0
         self._read_on_other_workers(step, variables, values)
         with self._model.distribute_strategy.scope():
             for name, variable in variables.items():
                 variable.assign(values.pop(name))  # each array is freed when it is assigned
-        steps = gather_from_workers(int(self._model.optimizer.iterations.numpy()))
+        steps = distribution.gather_from_workers(int(self._model.optimizer.iterations.numpy()))
         if len(set(steps)) > 1:
             raise InputError(
                 f"The workers restored different steps: {', '.join(map(str, steps))}. Give all of "
@@ -172,16 +154,13 @@ class CheckpointManager:
         return step
 
     def batches_taken(self) -> int:
-        """Returns how many batches the model's optimizer used; a resumed run skips them.
-
-        With `gradient_accumulation_steps` these are more than its steps.
-        """
+        """Returns how many batches the optimizer used, which a resumed run skips: not its steps."""
         return int(keras_compat.batches_taken(self._model.optimizer).numpy())
 
     def _read_newest(self, variables, values, start_over):
         """Fills `values` from the newest checkpoint; returns its step + 1, or 0 if there is none.
 
-        Only this method changes the folder, and only in the chief.
+        Only the chief calls it, since it changes the folder.
         """
         files.remove_unfinished(self.directory)
         damaged, result = [], 0
@@ -205,12 +184,12 @@ class CheckpointManager:
 
     def _read_on_other_workers(self, step, variables, values):
         failure = None
-        if not is_chief():
+        if not distribution.is_chief():
             try:
                 values.update(_read(files.step_path(self.directory, step), variables))
             except InputError as error:
                 failure = error
-        if all_reduce_any(failure):
+        if distribution.all_reduce_any(failure):
             raise failure or InputError(
                 f"A worker could not restore step {step} from {self.directory}: its own message "
                 "says why."
@@ -227,13 +206,9 @@ class CheckpointManager:
 
 
 def restore_weights(model: keras.Model, path: StrPath) -> None:
-    """Loads only the weights of a checkpoint into a model.
+    """Loads only the weights of any checkpoint into a model, which needs no optimizer.
 
     One weight is read at a time, so that a large model needs little more than its own memory.
-
-    Args:
-        model: `keras.Model` whose weights exist; it needs no optimizer.
-        path: checkpoint of a step, an average or an EMA.
 
     Raises:
         InputError: if there is no checkpoint, if its weights are not exactly the model's, or if it
@@ -299,14 +274,7 @@ def average_checkpoints(paths: Sequence[StrPath], output_path: StrPath) -> StrPa
     """Checkpoint averaging: writes the mean of the weights of several checkpoints (section 6.1).
 
     The sum is in float64. Each weight of a checkpoint is in memory only while it is added, so that
-    any number of checkpoints needs the memory of one model.
-
-    Args:
-        paths: checkpoints of one model, steps or averages.
-        output_path: the checkpoint to write, which `restore_weights` reads.
-
-    Returns:
-        output_path.
+    any number of checkpoints, of one model, needs the memory of one. Returns output_path.
 
     Raises:
         InputError: if there are none, or if they contain different weights.
@@ -329,14 +297,9 @@ def average_checkpoints(paths: Sequence[StrPath], output_path: StrPath) -> StrPa
 
 
 def write_ema(model: keras.Model, output_path: StrPath) -> StrPath:
-    """Writes the exponential moving average of the weights that a model's optimizer keeps.
+    """Writes the exponential moving average of the weights; returns output_path.
 
-    Args:
-        model: `keras.Model` compiled with an optimizer that has an `ema_decay` and made an update.
-        output_path: the checkpoint to write, which `restore_weights` reads.
-
-    Returns:
-        output_path.
+    The model's optimizer must have an `ema_decay` and have made an update.
 
     Example:
         >>> write_ema(model, ema_path(directory, step=100_000))

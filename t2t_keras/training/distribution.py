@@ -25,9 +25,8 @@ def default_strategy() -> tf.distribute.Strategy:
 
     If the environment variable TF_CONFIG describes a cluster of several workers, it is
     `MultiWorkerMirroredStrategy`; call this function before any other use of TensorFlow. Otherwise
-    it is `MirroredStrategy` over all devices if there are several, and
-    TensorFlow's default strategy if there is one. Devices are the GPUs or, if there are none, the
-    logical CPU devices.
+    it is `MirroredStrategy` over all devices if there are several, else TensorFlow's default
+    strategy. Devices are the GPUs or, if there are none, the logical CPU devices.
 
     The replicas' gradients are added up in packs of 32 MiB, so that the sum of one pack overlaps
     with the backward pass (not with XLA or loss scaling, which need all gradients first). Each
@@ -64,12 +63,9 @@ def is_chief() -> bool:
 
 
 def gather_from_workers(value):
-    """Returns the values of all workers, int64 array [workers], the chief's first.
+    """Returns the ints of all workers, int64 array [workers], the chief's first.
 
     All workers must call it, in the same order.
-
-    Args:
-        value: int, this worker's.
     """
     if worker_count() == 1:
         return np.array([value], np.int64)
@@ -92,28 +88,22 @@ def barrier():
 
 
 def call_on_chief(function):
-    """Calls a function in the chief while the other workers wait.
+    """Calls a function in the chief while the other workers wait; returns its result in all.
 
-    Args:
-        function: without arguments; returns an int of at least 0, or None for 0.
-
-    Returns:
-        The function's result, in every worker.
+    The function has no arguments and returns an int of at least 0, or None for 0.
 
     Raises:
         InputError: in the other workers, if the function raised an error in the chief.
     """
-    if not is_chief():
-        result = int(gather_from_workers(0)[0])
-        if result == _FAILED:
-            raise InputError("The chief worker stopped: its own message says why.")
-        return result
     try:
-        result = function() or 0
+        mine = (function() or 0) if is_chief() else 0
     except Exception:
         gather_from_workers(_FAILED)
         raise
-    return int(gather_from_workers(result)[0])
+    result = int(gather_from_workers(mine)[0])
+    if result == _FAILED:
+        raise InputError("The chief worker stopped: its own message says why.")
+    return result
 
 
 @functools.cache

@@ -72,9 +72,9 @@ def latest_learning_rate(optimizer):
 
 
 def adam_moments(optimizer, variable):
-    """Returns Adam's two moments of a weight: the means of its gradients and of their squares.
+    """Returns Adam's moments of a weight: the means of its gradients and of their squares.
 
-    With `amsgrad` the third variable is the largest mean of squares so far.
+    With `amsgrad` the largest mean of squares so far is the third one.
 
     Keras 3.15. Keras's own update reads and writes the weights several times. If an embedding's
     gradient contains a row twice, it adds up the squares instead of squaring the sum. Our update
@@ -125,9 +125,7 @@ class Float32Updates:
 
 
 class HiddenMatrices:
-    """Mixin of `keras.optimizers.Muon` that decides which weights have an orthogonal update.
-
-    Subclasses define `is_hidden_matrix`, a function of a `keras.Variable`.
+    """Mixin of `keras.optimizers.Muon`: weights with `is_hidden_matrix` have an orthogonal update.
 
     Keras 3.15 uses every weight with two axes whose path, the names of all enclosing layers, does
     not contain "embedding": also untied output projections and tables of vectors.
@@ -150,11 +148,7 @@ class GradientsAfterReduction:
     """
 
     def process_gradients(self, gradients):
-        """Returns the gradients to apply.
-
-        Args:
-            gradients: list of tensors, summed over all replicas; None for a weight without one.
-        """
+        """Returns those to apply; given are sums over replicas, None for a weight without one."""
         raise NotImplementedError
 
     def clip_gradients(self, gradients):

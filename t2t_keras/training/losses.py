@@ -104,13 +104,13 @@ class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
     ) -> ops.LossTerms:
         """Returns `sum_and_tokens` of the logits hidden · matrixᵀ + bias, and values for metrics.
 
+        Labels and weights are as for a call.
+
         Args:
-            labels: int [batch, target], 0 on padding.
             hidden: [batch, target, model_dim].
             matrix: [vocab, model_dim], the output projection.
-            sample_weight: as for a call.
             compute_argmax: whether to compute the most probable tokens, for an accuracy.
-            bias: float32 [vocab], or None.
+            bias: float32 [vocab].
 
         Raises:
             InputError: if labels are not integers, or labels or weights have another shape.
@@ -130,7 +130,7 @@ def token_ids(labels, positions):
 
     Args:
         labels: [batch, target]; or of a classifier [batch] or, as Keras takes them, [batch, 1].
-        positions: `tf.TensorShape`, the axes of the predictions without their last one.
+        positions: the axes of the predictions, `tf.TensorShape`, without their last one.
 
     Raises:
         InputError: if labels are missing, ragged, not integers, or not those of the positions.
@@ -192,11 +192,10 @@ def token_weights(labels, sample_weight=None):
 
 
 @ops.define_gradient("GlobalMean")
-def _with_gradient(upstream, total, tokens):
+def _with_gradient(upstream, _total, tokens):
     """Divides by the tokens of all replicas.
 
     They are added up here, after the forward pass: while a replica waits for the others, Keras
     would mix the replicas' losses from `add_loss`.
     """
-    del total
     return [tf.math.divide_no_nan(upstream, *keras_compat.sum_over_replicas([tokens]))]

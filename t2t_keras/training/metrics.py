@@ -17,14 +17,14 @@ class TokenMean(HasFastForms, keras.metrics.Metric):
     Padding does not count. Keras passes sample weights only to `weighted_metrics`; without them, as
     in `metrics`, a token counts 1 if its label is not 0.
 
-    Subclasses define `values`, and may define `values_from_terms`: then a training step need not
-    compute logits for them.
+    Subclasses define `values`, and may define `values_from_terms`, the same from `ops.LossTerms`:
+    then a training step need not compute logits for them.
 
     Attributes:
-        needs_argmax: bool, whether `values_from_terms` reads `LossTerms.argmax`.
-        tokens: variable, weight of all tokens since the last reset.
-        counted: variable, number of positions whose weight is not 0.
-        positions: variable, number of positions of the batches, padding included.
+        needs_argmax: whether `values_from_terms` reads `LossTerms.argmax`.
+        tokens: weight of all tokens since the last reset.
+        counted: number of positions whose weight is not 0.
+        positions: number of positions of the batches, padding included.
     """
 
     fast_forms = {"values_from_terms": ("values", "update_state")}  # noqa: RUF012
@@ -32,17 +32,15 @@ class TokenMean(HasFastForms, keras.metrics.Metric):
 
     def __init__(self, name: str, dtype: str | None = None):
         super().__init__(name=name, dtype=dtype)
-        self.total = self.add_variable((), "zeros", name="total")
-        self.tokens = self.add_variable((), "zeros", name="tokens")
-        self.counted = self.add_variable((), "zeros", name="counted")
-        self.positions = self.add_variable((), "zeros", name="positions")
+        names = "total", "tokens", "counted", "positions"
+        self.total, self.tokens, self.counted, self.positions = (
+            self.add_variable((), "zeros", name=name) for name in names
+        )
 
     def values(self, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         """Returns the value of each token, float32 [batch, target].
 
-        Args:
-            labels: int [batch, target], 0 on padding.
-            logits: [batch, target, vocab].
+        `labels` are int [batch, target], 0 on padding, `logits` [batch, target, vocab].
         """
         raise NotImplementedError
 
@@ -78,19 +76,14 @@ class TokenMean(HasFastForms, keras.metrics.Metric):
         self.positions.assign_add(tf.cast(tf.size(labels), tf.float32))
 
     def result(self) -> tf.Tensor:
-        return tf.math.divide_no_nan(
-            tf.convert_to_tensor(self.total), tf.convert_to_tensor(self.tokens)
-        )
+        return tf.math.divide_no_nan(*map(tf.convert_to_tensor, (self.total, self.tokens)))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class TokenAccuracy(TokenMean):
     """The fraction of target tokens that the model finds most probable.
 
-    Args:
-        name, dtype: as for a Keras metric.
-
-    Call arguments: see `TokenMean.update_state`.
+    `name` and `dtype` are as for a Keras metric, call arguments see `TokenMean.update_state`.
 
     Example:
         >>> accuracy = t2t.TokenAccuracy()
@@ -109,7 +102,6 @@ class TokenAccuracy(TokenMean):
         return _equal(tf.argmax(logits, axis=-1, output_type=labels.dtype), labels)
 
     def values_from_terms(self, labels: tf.Tensor, terms: ops.LossTerms) -> tf.Tensor:
-        """Returns the same as `values`, from `ops.LossTerms`."""
         return _equal(terms.argmax, labels)
 
 
@@ -118,11 +110,7 @@ class Perplexity(TokenMean):
     """exp of the mean cross-entropy of a target token, without label smoothing.
 
     Section 5.4: smoothing "hurts perplexity", so it is measured on the model's own distribution.
-
-    Args:
-        name, dtype: as for a Keras metric.
-
-    Call arguments: see `TokenMean.update_state`.
+    `name` and `dtype` are as for a Keras metric, call arguments see `TokenMean.update_state`.
 
     Example:
         >>> perplexity = t2t.Perplexity()
@@ -139,7 +127,6 @@ class Perplexity(TokenMean):
         return -ops.log_probability(labels, logits)
 
     def values_from_terms(self, labels: tf.Tensor, terms: ops.LossTerms) -> tf.Tensor:
-        """Returns the same as `values`, from `ops.LossTerms`."""
         return -terms.log_probability
 
     def result(self):

@@ -27,11 +27,8 @@ class MetricsLog:
     interrupted session, move to `metrics.superseded.csv`, which has the additional column
     `resumed_at`.
 
-    Of several workers only the chief writes.
-
-    Args:
-        workdir: the run's folder.
-        step: the number of updates made before this session.
+    Of several workers only the chief writes. `step` is the number of updates made before this
+    session.
 
     Raises:
         InputError: if metrics.csv is damaged.
@@ -54,12 +51,7 @@ class MetricsLog:
         self._writer = tf.summary.create_file_writer(os.fspath(workdir / "logs"))
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Appends a row.
-
-        Args:
-            step: the number of updates made.
-            scalars: {name: float}.
-        """
+        """Appends a row of scalars by name; step: the number of updates made."""
         new = [name for name in scalars if name not in self._columns]
         if new:
             rows = _read(self.path)[1]

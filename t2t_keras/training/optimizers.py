@@ -25,9 +25,7 @@ from t2t_keras.training.schedules import InverseSquareRoot
 def naming_arguments_of(kind, *but):
     """Returns a decorator that lets `help` show the arguments in a function's **kwargs.
 
-    Args:
-        kind: class whose constructor gets **kwargs.
-        *but: names of the constructor's arguments that are not allowed in **kwargs.
+    They are those of the constructor of `kind`, without the names in `but`.
     """
 
     def decorate(function):
@@ -59,11 +57,12 @@ class OwnOptimizer(keras_compat.GradientsAfterReduction, keras_compat.Float32Upd
     they are float32.
 
     Args:
+        weight_decay: λ of decoupled weight decay (AdamW, Loshchilov and Hutter 2019): each update
+            subtracts rate · λ · weight as well. None: no decay, as in the paper.
         global_clipnorm: the largest norm of all gradients together; larger gradients are scaled
             down to it. None: no clipping, as in the paper.
         ema_decay: d, above 0 and below 1; the average covers about the last 1 / (1 - d) updates.
             None: no average.
-        **kwargs: as for the Keras optimizer.
 
     Attributes:
         gradient_norm: float32 variable, the norm at the latest update, before clipping; see also
@@ -72,21 +71,37 @@ class OwnOptimizer(keras_compat.GradientsAfterReduction, keras_compat.Float32Upd
             with a decay; before the first update the weights themselves.
 
     Raises:
-        InputError: if global_clipnorm or ema_decay is out of its range, and for `use_ema`.
+        InputError: if one of these is out of its range, and for `use_ema`.
     """
 
-    def __init__(self, *args, global_clipnorm=None, ema_decay=None, **kwargs):
+    def __init__(
+        self,
+        *args,
+        weight_decay=None,
+        global_clipnorm=None,
+        ema_decay=None,
+        use_ema=False,
+        **kwargs,
+    ):
+        if weight_decay is not None and not weight_decay >= 0:
+            raise InputError(f"weight_decay is {weight_decay}: give 0 or more.")
         if global_clipnorm is not None and not global_clipnorm > 0:
             raise InputError(
                 f"global_clipnorm is {global_clipnorm}: give more than 0, or None for no clipping."
             )
-        if kwargs.get("use_ema"):
-            raise InputError("use_ema is not supported: give ema_decay=0.999 instead.")
-        super().__init__(*args, global_clipnorm=global_clipnorm, **kwargs)
         if ema_decay is not None and not 0 < ema_decay < 1:
             raise InputError(f"ema_decay is {ema_decay}: give more than 0 and less than 1.")
+        if use_ema:
+            raise InputError("use_ema is not supported: give ema_decay=0.999 instead.")
+        kwargs |= {"weight_decay": weight_decay, "global_clipnorm": global_clipnorm}
+        super().__init__(*args, **kwargs)
         self.ema_decay = ema_decay
         # Not `keras.Variable`s, which a checkpoint would hold.
+        types = {
+            "gradient_norm": "float32",
+            "largest_norm": "float32",
+            "largest_norm_step": "int64",
+        }
         self.gradient_norm, self._largest_norm, self._largest_norm_step = (
             tf.Variable(
                 tf.zeros([], dtype),
@@ -95,11 +110,7 @@ class OwnOptimizer(keras_compat.GradientsAfterReduction, keras_compat.Float32Upd
                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
                 name=name,
             )
-            for name, dtype in (
-                ("gradient_norm", tf.float32),
-                ("largest_norm", tf.float32),
-                ("largest_norm_step", tf.int64),
-            )
+            for name, dtype in types.items()
         )
 
     def build(self, var_list):
@@ -186,18 +197,12 @@ class Adam(OwnOptimizer, keras.optimizers.Adam):
     """Adam with the paper's constants (section 5.3); one operation updates a weight.
 
     Args:
-        learning_rate: float or `LearningRateSchedule`.
+        learning_rate: the rate, or its schedule.
         beta_1: β1, decay of the mean of gradients.
         beta_2: β2, decay of the mean of their squares.
         epsilon: ε, added to the root of the mean square.
-        weight_decay: λ of decoupled weight decay (AdamW, Loshchilov and Hutter 2019): each update
-            subtracts rate · λ · weight in addition to Adam's step. None: no decay, as in the paper.
-        global_clipnorm: see `OwnOptimizer`.
-        ema_decay: see `OwnOptimizer`.
+        weight_decay, global_clipnorm, ema_decay: see `OwnOptimizer`, also for what is refused.
         **kwargs: further arguments of `keras.optimizers.Adam`.
-
-    Raises:
-        InputError: if weight_decay, global_clipnorm or ema_decay is out of its range.
 
     Example:
         >>> optimizer = Adam(InverseSquareRoot(512), global_clipnorm=1.0, ema_decay=0.999)
@@ -217,7 +222,6 @@ class Adam(OwnOptimizer, keras.optimizers.Adam):
         name: str = "adam",
         **kwargs,
     ):
-        _check_weight_decay(weight_decay)
         super().__init__(
             learning_rate,
             beta_1,
@@ -252,21 +256,18 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
     `exclude_layers`. A variable of no layer is a matrix, unless it has a name of its own.
 
     Args:
-        learning_rate: float or `LearningRateSchedule`, as for Adam.
+        learning_rate: as for `Adam`.
         momentum: decay of the sum of gradients.
         adam_beta_1, adam_beta_2, epsilon: Adam's constants.
-        weight_decay: λ of decoupled weight decay, as for `Adam`, for all weights. None: no decay.
-        exclude_layers: list of str, regular expressions; a weight whose path matches one also gets
-            Adam's update.
-        split_kernels: {name of a layer: list of int}, the numbers of columns of the matrices fused
-            in its kernel, for example {"qkv_projection": [512, 512, 512]}.
-        global_clipnorm: see `OwnOptimizer`.
-        ema_decay: see `OwnOptimizer`.
+        exclude_layers: regular expressions; a weight whose path matches one also gets Adam's
+            update.
+        split_kernels: {name of a layer: numbers of columns of the matrices fused in its kernel},
+            for example {"qkv_projection": [512, 512, 512]}.
+        weight_decay, global_clipnorm, ema_decay: see `OwnOptimizer`, also for what is refused.
         **kwargs: further arguments of `keras.optimizers.Muon`.
 
     Raises:
-        InputError: if weight_decay, global_clipnorm or ema_decay is out of its range; when the
-            optimizer is built, if a kernel does not have the columns in split_kernels.
+        InputError: when it is built, if a kernel does not have the columns in split_kernels.
 
     Example:
         >>> optimizer = Muon(1e-3, split_kernels={"qkv_projection": [128, 128, 128]})
@@ -289,7 +290,6 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
         name: str = "muon",
         **kwargs,
     ):
-        _check_weight_decay(weight_decay)
         super().__init__(
             learning_rate,
             momentum=momentum,
@@ -318,16 +318,9 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
             self._orthogonal_update(variable, momentum, gradient, learning_rate, index)
         else:
             constants = self.adam_beta_1, self.adam_beta_2, self.epsilon
-            moments, decay = (momentum, square), self.adam_weight_decay
+            decay = self.adam_weight_decay, self.adam_lr_ratio
             _adam_update(
-                self,
-                variable,
-                moments,
-                gradient,
-                learning_rate,
-                constants,
-                decay,
-                self.adam_lr_ratio,
+                self, variable, (momentum, square), gradient, learning_rate, constants, *decay
             )
 
     def is_hidden_matrix(self, variable):
@@ -348,9 +341,7 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
 
     def _orthogonal_update(self, variable, momentum, gradient, learning_rate, index):
         self.assign_add(momentum, gradient + momentum * (self.momentum - 1))
-        total = (
-            gradient + self.momentum * momentum if self.nesterov else momentum
-        )  # [rows, columns]
+        total = gradient + self.momentum * momentum if self.nesterov else momentum
         updates = [
             self.lr_adjust(learning_rate * self.zeropower_via_newtonschulz5(part, self.ns_steps))
             for part in tf.split(tf.cast(total, tf.float32), self._widths[index], axis=1)
@@ -383,16 +374,11 @@ def adam(model_dim: int, warmup_steps: int = 4000, scale: float = 1.0, **kwargs)
     root of the step.
 
     Args:
-        model_dim: width of the model.
-        warmup_steps: steps in which the rate grows.
-        scale: factor on the paper's rate.
+        model_dim, warmup_steps, scale: see `InverseSquareRoot`.
         **kwargs: all arguments of `keras.optimizers.Adam` except the learning rate, such as
             `weight_decay`, `clipnorm` or `loss_scale_factor`. `global_clipnorm` clips by
             the norm of the global batch on any number of devices, and `ema_decay` keeps an
             average of the weights for checkpoints.
-
-    Returns:
-        `Adam`, a `keras.optimizers.Optimizer`.
 
     Raises:
         InputError: if an argument is out of its range.
@@ -408,21 +394,11 @@ def adam(model_dim: int, warmup_steps: int = 4000, scale: float = 1.0, **kwargs)
 def _adam_update(
     optimizer, variable, moments, gradient, learning_rate, constants, weight_decay, rate_factor=1
 ):
-    """Applies Adam's update to a weight.
+    """Applies Adam's update to a weight, a `tf.Variable`, with the `adam_moments` of it.
 
     One fused operation replaces Keras's formula, which reads and writes the weights several times.
-    For bfloat16 weights and for AMSGrad the formula is computed step by step, in float32.
-
-    Args:
-        optimizer: the optimizer, whose `iterations` are the updates made before.
-        variable: the weight, a `tf.Variable`.
-        moments: the means of its gradients and of their squares, `keras.Variable`s, and with
-            AMSGrad the largest mean of squares so far.
-        gradient: tensor of the weight's shape.
-        learning_rate: scalar.
-        constants: β1, β2 and ε.
-        weight_decay: float if the update must include the decay, else None.
-        rate_factor: factor on the rate of the update, not of the decay.
+    For bfloat16 weights and for AMSGrad the formula is computed step by step, in float32. The
+    constants are β1, β2 and ε; `rate_factor` is one of the update's rate, not of the decay's.
     """
     mean, square, *largest = moments
     dtype = tf.as_dtype(mean.dtype)
@@ -452,8 +428,3 @@ def _adam_update(
     rate *= tf.sqrt(1 - beta_2**step) / (1 - beta_1**step)
     weights = optimizer.decayed(variable, weight_decay, learning_rate)
     optimizer.assign(variable, weights - rate * mean / (tf.sqrt(square) + epsilon))
-
-
-def _check_weight_decay(weight_decay):
-    if weight_decay is not None and not weight_decay >= 0:
-        raise InputError(f"weight_decay is {weight_decay}: give 0 or more.")

@@ -36,15 +36,9 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, model_dim: int, warmup_steps: int = 4000, scale: float = 1.0):
         super().__init__()
-        for name, value in [
-            ("model_dim", model_dim),
-            ("warmup_steps", warmup_steps),
-            ("scale", scale),
-        ]:
+        self.model_dim, self.warmup_steps, self.scale = model_dim, warmup_steps, scale
+        for name, value in self.get_config().items():
             require_positive(f"The learning rate's {name}", value)
-        self.model_dim = model_dim
-        self.warmup_steps = warmup_steps
-        self.scale = scale
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         step = tf.cast(step, tf.float32) + 1.0
@@ -64,10 +58,9 @@ class LinearDecayToZero(keras.optimizers.schedules.LearningRateSchedule):
     checkpoints are averaged instead (section 6.1).
 
     Args:
-        schedule: `LearningRateSchedule` that is scaled down.
-        steps: steps of the whole training.
-        decay_steps: the number of last steps in which the rate decays; the step after them has
-            rate 0.
+        schedule: the one that is scaled down.
+        steps: those of the whole training.
+        decay_steps: the last ones, in which the rate decays; the step after them has rate 0.
 
     Raises:
         InputError: if decay_steps is not from 1 to steps.
@@ -94,13 +87,10 @@ class LinearDecayToZero(keras.optimizers.schedules.LearningRateSchedule):
         return self.schedule(step) * tf.clip_by_value(remaining, 0.0, 1.0)
 
     def get_config(self) -> dict:
-        return {
-            "schedule": keras.saving.serialize_keras_object(self.schedule),
-            "steps": self.steps,
-            "decay_steps": self.decay_steps,
-        }
+        schedule = keras.saving.serialize_keras_object(self.schedule)
+        return {"schedule": schedule, "steps": self.steps, "decay_steps": self.decay_steps}
 
     @classmethod
     def from_config(cls, config):
         schedule = keras.saving.deserialize_keras_object(config["schedule"])
-        return cls(schedule, config["steps"], config["decay_steps"])
+        return cls(**config | {"schedule": schedule})
