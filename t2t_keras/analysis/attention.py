@@ -9,12 +9,13 @@ and target word j, counted from 0. A word is a run of characters between ASCII s
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_keras import ops
+from t2t_keras.data.base_tokenizer import TokenOffsets
 from t2t_keras.data.batching import shift_right
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.text_io import language_codes
@@ -27,18 +28,17 @@ class AttentionMap(NamedTuple):
     """One kind of attention."""
 
     name: str  # such as "encoder self-attention"
-    queries: list  # list of str, tokens that attend: the rows
-    keys: list  # list of str, tokens attended to: the columns
+    queries: list[str]  # tokens that attend: the rows
+    keys: list[str]  # tokens attended to: the columns
     weights: np.ndarray  # float32 [layers, heads, query, key], each row sums to 1
 
 
 class SentenceAttention(NamedTuple):
     """All attention of a model for one pair of texts."""
 
-    encoder: AttentionMap  # `AttentionMap`, source to source
-    # `AttentionMap`, decoder input (start token and target without its end) to itself
-    decoder: AttentionMap
-    cross: AttentionMap  # `AttentionMap`, decoder to source; row t predicts target token t
+    encoder: AttentionMap  # source to source
+    decoder: AttentionMap  # its input (start token and target without its end) to itself
+    cross: AttentionMap  # decoder to source; row t predicts target token t
 
 
 def sentence_attention(
@@ -48,28 +48,18 @@ def sentence_attention(
     source_language: str | None = None,
     target_language: str | None = None,
 ) -> SentenceAttention:
-    """Returns the `SentenceAttention` of a text and its translation.
-
-    Args:
-        translator: `Translator`.
-        text: str.
-        translation: any text.
-        source_language, target_language: as in a call of a `Translator`.
-    """
+    """Returns all attention of a text and any translation of it; languages as for a translator."""
     tokenizer = translator.tokenizer
-    first = _first_ids(translator, 1, source_language, target_language)
-    source_ids = translator.sources.encode(tf.constant([text]), first[0]).ids
-    target_ids = translator.targets.encode(tf.constant([translation]), first[1]).ids
-    decoder_ids = shift_right(target_ids, tokenizer.bos_id)
-    inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
-    _, found = translator.model(inputs, return_attention_weights=True)
+    languages = source_language, target_language
+    [batch] = _batches(translator, [text], [translation], 1, languages)
 
     def tokens(tokenizer, ids):
         return [token.decode("utf-8", "replace") for token in tokenizer.pieces(ids[0]).numpy()]
 
-    source = tokens(tokenizer, source_ids)
-    target, shifted = (tokens(tokenizer.target, ids) for ids in (target_ids, decoder_ids))
-    encoder, decoder, cross = (weights[0].numpy() for weights in found)
+    source = tokens(tokenizer, batch.source.ids)
+    shifted_ids = shift_right(batch.target.ids, tokenizer.bos_id)
+    target, shifted = (tokens(tokenizer.target, ids) for ids in (batch.target.ids, shifted_ids))
+    encoder, decoder, cross = (weights[0].numpy() for weights in batch.weights)
     return SentenceAttention(
         AttentionMap("encoder self-attention", source, source, encoder),
         AttentionMap("decoder self-attention", shifted, shifted, decoder),
@@ -77,10 +67,27 @@ def sentence_attention(
     )
 
 
-def _first_ids(translator, count, source_language, target_language):
-    """Returns `Translator.first_ids` for the languages of a call, one code or one for each text."""
-    template = translator.languages
-    return translator.first_ids(*language_codes(template, count, source_language, target_language))
+class _Batch(NamedTuple):
+    sides: list  # lists of the texts and of the translations
+    source: TokenOffsets
+    target: TokenOffsets
+    weights: Any  # what the model returns: encoder, decoder, cross
+
+
+def _batches(translator, texts, translations, batch_size, languages):
+    """Yields the attention of a model for batches of pairs, `_Batch`es."""
+    for begin in range(0, len(texts), batch_size):
+        sides = [side[begin : begin + batch_size] for side in (texts, translations)]
+        codes = language_codes(translator.languages, len(sides[0]), *languages)
+        readers, first = (translator.sources, translator.targets), translator.first_ids(*codes)
+        source, target = (
+            reader.encode_with_offsets(tf.constant(side), ids)
+            for reader, side, ids in zip(readers, sides, first, strict=True)
+        )
+        decoder_ids = shift_right(target.ids, translator.tokenizer.bos_id)
+        inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
+        _, weights = translator.model(inputs, return_attention_weights=True)
+        yield _Batch(sides, source, target, weights)
 
 
 def readable(token):
@@ -139,17 +146,9 @@ def head_statistics(
     source_language: str | None = None,
     target_language: str | None = None,
 ) -> dict[str, HeadStatistics]:
-    """Measures the heads of a model over a corpus.
+    """Measures the heads of a model over a corpus: {"encoder", "decoder", "cross": statistics}.
 
-    Args:
-        translator: `Translator`.
-        texts: list of str.
-        translations: list of str, one for each text.
-        batch_size: pairs per batch.
-        source_language, target_language: codes for all texts, as in a call of a `Translator`.
-
-    Returns:
-        {"encoder", "decoder", "cross": `HeadStatistics`}.
+    The languages are codes for all texts, as in a call of a `Translator`.
 
     Raises:
         InputError: if there are no pairs, or the lists have different lengths.
@@ -160,22 +159,13 @@ def head_statistics(
             "one text, and one translation for each."
         )
     sums, counts = {}, {}
-    for begin in range(0, len(texts), batch_size):
-        sides = (texts[begin : begin + batch_size], translations[begin : begin + batch_size])
-        first = _first_ids(translator, len(sides[0]), source_language, target_language)
-        readers = translator.sources, translator.targets
-        source_ids, target_ids = (
-            reader.encode(tf.constant(side), ids).ids
-            for reader, side, ids in zip(readers, sides, first, strict=True)
-        )
-        decoder_ids = shift_right(target_ids, translator.tokenizer.bos_id)
-        inputs = {"source_ids": source_ids, "target_ids": decoder_ids}
-        _, found = translator.model(inputs, return_attention_weights=True)
+    languages = source_language, target_language
+    for batch in _batches(translator, texts, translations, batch_size, languages):
         # Rows of padding do not count. Real rows never attend to padding.
-        ids = {"encoder": source_ids, "decoder": target_ids, "cross": target_ids}
-        for name, queries in ids.items():
-            rows = row_statistics(getattr(found, name))  # [batch, layers, heads, query]
-            mask = ops.is_token(queries).numpy()[:, np.newaxis, np.newaxis].astype(np.float64)
+        queries = {"encoder": batch.source, "decoder": batch.target, "cross": batch.target}
+        for name, located in queries.items():
+            rows = row_statistics(getattr(batch.weights, name))  # [batch, layers, heads, query]
+            mask = ops.is_token(located.ids).numpy()[:, np.newaxis, np.newaxis].astype(np.float64)
             totals = [np.sum(values * mask, axis=(0, 3)) for values in rows]
             sums[name] = np.add(sums.get(name, 0.0), totals)
             counts[name] = counts.get(name, 0) + mask.sum()
@@ -186,12 +176,7 @@ def words_of_tokens(text, starts, ends):
     """Returns the index of each token's word, int [tokens]; -1 for a token without characters.
 
     Only the ASCII space separates words, as for Marian: a no-break or ideographic space is part of
-    its word.
-
-    Args:
-        text: str.
-        starts: int [tokens], the token's first character in the text.
-        ends: int [tokens], one after its last character.
+    its word. A token's characters in the text are those from `starts` up to `ends`, int [tokens].
     """
     words, index, inside = [], -1, False
     for character in text:  # the word that each character belongs to
@@ -213,12 +198,10 @@ def align_words(
 
     Args:
         weights: float [target, source], attention between tokens.
-        source_words: int [source], each token's word, -1 for none.
-        target_words: int [target], each token's word, -1 for none.
+        source_words, target_words: int [tokens], each token's word, -1 for none.
 
     Returns:
-        Sorted list of (source word, target word), one for each target word; empty if there are no
-        source words.
+        Sorted (source word, target word), one for each target word; none without source words.
     """
     sources, targets = (
         (words[:, np.newaxis] == np.arange(words.max(initial=-1) + 1)).astype(np.float64)
@@ -246,15 +229,8 @@ def align_texts(
 ) -> Iterator[list[tuple[int, int]]]:
     """Yields the word alignment of each text and its translation.
 
-    The weights are the mean over a layer's heads. Weight on the source's end token is ignored.
-
-    Args:
-        translator: `Translator`.
-        texts: list of str.
-        translations: list of str, one for each text.
-        layer: decoder layer; negative values count from the last.
-        batch_size: pairs per batch.
-        source_language, target_language: codes for all texts, as in a call of a `Translator`.
+    The weights are the mean over the heads of a decoder layer; negative ones count from the last.
+    Weight on the source's end token is ignored. The languages are as for `head_statistics`.
 
     Yields:
         Sorted lists of (source word, target word).
@@ -270,18 +246,13 @@ def align_texts(
             f"there are {len(texts)} texts and {len(translations)} translations: give one "
             "translation for each text."
         )
-    for begin in range(0, len(texts), batch_size):
-        sources, targets = (side[begin : begin + batch_size] for side in (texts, translations))
-        first = _first_ids(translator, len(sources), source_language, target_language)
-        source = translator.sources.encode_with_offsets(tf.constant(sources), first[0])
-        target = translator.targets.encode_with_offsets(tf.constant(targets), first[1])
-        decoder_ids = shift_right(target.ids, translator.tokenizer.bos_id)
-        inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
-        _, found = translator.model(inputs, return_attention_weights=True)
-        weights = tf.reduce_mean(found.cross[:, layer], axis=1).numpy()  # [batch, target, source]
-        for row, (text, translation) in enumerate(zip(sources, targets, strict=True)):
+    languages = source_language, target_language
+    for batch in _batches(translator, texts, translations, batch_size, languages):
+        cross = batch.weights.cross[:, layer]  # [batch, heads, target, source]
+        weights = tf.reduce_mean(cross, axis=1).numpy()
+        for row, pair in enumerate(zip(*batch.sides, strict=True)):
             words = (
-                words_of_tokens(t, located.starts[row].numpy(), located.ends[row].numpy())
-                for t, located in ((text, source), (translation, target))
+                words_of_tokens(text, located.starts[row].numpy(), located.ends[row].numpy())
+                for text, located in zip(pair, (batch.source, batch.target), strict=True)
             )
             yield align_words(weights[row], *words)

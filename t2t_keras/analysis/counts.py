@@ -24,24 +24,16 @@ SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 
 
 class ParameterCounts(NamedTuple):
-    """Weights by part; layer norms and biases belong to the part they follow.
+    """Weights of all layers by part; layer norms and biases belong to the part they follow."""
 
-    Attributes:
-        embedding: the matrix shared by source, target and output projection.
-        positions: learned positions of source and target.
-        encoder_attention, encoder_feed_forward: all encoder layers.
-        decoder_self_attention, decoder_cross_attention, decoder_feed_forward: all decoder layers.
-        final_norms: the norms after the stacks of pre-norm models.
-    """
-
-    embedding: int
-    positions: int
+    embedding: int  # of source, target and output projection
+    positions: int  # learned ones of source and target
     encoder_attention: int
     encoder_feed_forward: int
     decoder_self_attention: int
     decoder_cross_attention: int
     decoder_feed_forward: int
-    final_norms: int
+    final_norms: int  # those after the stacks of pre-norm models
 
     @property
     def total(self):
@@ -67,7 +59,7 @@ def _require_counted(config, what, exact, **counted):
 
 
 def count_parameters(config: TransformerConfig) -> ParameterCounts:
-    """Returns the `ParameterCounts` of a `TransformerConfig`.
+    """Counts the weights of a model.
 
     Raises:
         InputError: for a variant whose weights are not known here.
@@ -104,22 +96,14 @@ def count_parameters(config: TransformerConfig) -> ParameterCounts:
 
 
 class FlopCounts(NamedTuple):
-    """FLOPs of a forward pass by part.
+    """FLOPs of a forward pass by part."""
 
-    Attributes:
-        projections: W^Q, W^K, W^V and W^O of all attention.
-        encoder_attention, decoder_self_attention, decoder_cross_attention: scores and weighted
-            values.
-        feed_forward: all feed-forward networks.
-        softmax: the output projection.
-    """
-
-    projections: int
-    encoder_attention: int
+    projections: int  # W^Q, W^K, W^V and W^O of all attention
+    encoder_attention: int  # scores and weighted values, as of the next two
     decoder_self_attention: int
     decoder_cross_attention: int
     feed_forward: int
-    softmax: int
+    softmax: int  # the output projection
 
     @property
     def total(self):
@@ -129,13 +113,9 @@ class FlopCounts(NamedTuple):
 def count_forward_flops(
     config: TransformerConfig, batch: int, source: int, target: int
 ) -> FlopCounts:
-    """Returns the `FlopCounts` of a forward pass in training, padding included.
+    """Counts the FLOPs of a forward pass in training, padding included.
 
-    Args:
-        config: `TransformerConfig`.
-        batch: sentence pairs.
-        source: source length in tokens.
-        target: target length in tokens.
+    `batch` is the number of sentence pairs, `source` and `target` their lengths in tokens.
 
     Raises:
         InputError: for a variant whose products are not known here.
@@ -144,26 +124,17 @@ def count_forward_flops(
     exact = "count_graph_flops(trace_forward(…)) with"
     _require_counted(config, "FLOPs", exact, position_embedding=without)
     encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
-    queries_and_keys, values = (
-        config.num_heads * config.key_dim,
-        config.num_heads * config.value_dim,
-    )
-    # W^Q and W^O apply to query positions, W^K and W^V to key positions.
-    over_each = queries_and_keys + values
-    positions = 2 * (encoder * source + decoder * target) + decoder * (source + target)
-    pairs = {
-        "encoder": encoder * _self_pairs(config.attention_window, False, source),
-        "self": decoder * _self_pairs(config.attention_window, True, target),
-        "cross": decoder * target * source,
-    }
-    # A score takes key_dim multiplications, in vᵀ tanh(q + k) as in q · k.
-    attention = {name: 2 * batch * count * over_each for name, count in pairs.items()}
+    # W^Q and W^O apply to query positions, W^K and W^V to key positions. A score takes key_dim
+    # multiplications, in vᵀ tanh(q + k) as in q · k.
+    over_each = config.num_heads * (config.key_dim + config.value_dim)
     layer_positions = encoder * source + decoder * target
+    positions = 2 * layer_positions + decoder * (source + target)
+    a_pair, window = 2 * batch * over_each, config.attention_window
     return FlopCounts(
         projections=2 * batch * positions * config.model_dim * over_each,
-        encoder_attention=attention["encoder"],
-        decoder_self_attention=attention["self"],
-        decoder_cross_attention=attention["cross"],
+        encoder_attention=a_pair * encoder * _self_pairs(window, False, source),
+        decoder_self_attention=a_pair * decoder * _self_pairs(window, True, target),
+        decoder_cross_attention=a_pair * decoder * target * source,
         feed_forward=4 * batch * layer_positions * config.model_dim * config.feed_forward_dim,
         softmax=2 * batch * target * config.model_dim * config.vocab_size,
     )
@@ -181,12 +152,7 @@ def training_flops_by_time(seconds, devices, sustained_flops=SUSTAINED_FLOPS["P1
     """Returns the FLOPs of a training as the paper estimates them in Table 2.
 
     "By multiplying the training time, the number of GPUs used, and an estimate of the sustained
-    single-precision floating-point capacity of each GPU" (section 6.1).
-
-    Args:
-        seconds: training time.
-        devices: number of devices.
-        sustained_flops: FLOPs per second of one device.
+    single-precision floating-point capacity of each GPU" (section 6.1), FLOPs per second.
     """
     return seconds * devices * sustained_flops
 
@@ -200,10 +166,7 @@ def _self_pairs(window, causal, length):
 
 
 def count_graph_flops(function):
-    """Returns the FLOPs of all products in a graph, including those of called functions.
-
-    Args:
-        function: `tf.types.experimental.ConcreteFunction` with static shapes.
+    """Returns the FLOPs of all products of a concrete function and of those that it calls.
 
     Raises:
         InputError: if a product has an unknown shape, is inside a loop, or comes from `tf.einsum`.
@@ -222,13 +185,6 @@ def trace_training(model, loss, batch, source, target):
 
     The logits are computed before the loss; a fused loss would compute the same products in a
     loop, which `count_graph_flops` refuses.
-
-    Args:
-        model: `Transformer`.
-        loss: `keras.losses.Loss`.
-        batch: sentence pairs.
-        source: source length in tokens.
-        target: target length in tokens.
     """
     inputs = _inputs(batch, source, target)
 
@@ -248,16 +204,13 @@ def _inputs(batch, source, target):
     }
 
 
-def _is_row_sum(operation):
-    return operation.name.rpartition("/")[2].startswith(SUM_NAME)
-
-
 def _count(graph):
     flops = 0
     for operation in graph.get_operations():
         if operation.type == "Einsum":
             raise InputError(f"{operation.name} is an einsum, which is not counted: use tf.matmul.")
-        if operation.type in _PRODUCTS and not _is_row_sum(operation):
+        is_row_sum = operation.name.rpartition("/")[2].startswith(SUM_NAME)
+        if operation.type in _PRODUCTS and not is_row_sum:
             shapes = [x.shape for x in (*operation.inputs, *operation.outputs)]
             if any(not shape.is_fully_defined() for shape in shapes):
                 raise InputError(
@@ -286,38 +239,30 @@ def _matrix_product(operation):
     """Returns the pairs of elements multiplied in [..., m, k] · [..., k, n]."""
     transposed = operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
     inner = operation.inputs[0].shape[-2 if transposed else -1]
-    return _size(operation.outputs[0]) * inner
+    return operation.outputs[0].shape.num_elements() * inner
 
 
-def _convolution(operation):
-    """Returns the pairs multiplied in a convolution [..., out] with a kernel [..., in, out]."""
-    return _size(operation.outputs[0]) * math.prod(operation.inputs[1].shape[:-1])
+def _convolution(kernel, axes=-1):
+    """Returns a function to the pairs of elements multiplied in a convolution or its gradient.
 
+    Of the operation's tensors, first its inputs, then its outputs, number 2 has the shape of the
+    result, and number `kernel` the one of the kernel, whose first `axes` a sum goes over.
+    """
 
-def _convolution_input_gradient(operation):
-    return _size(operation.inputs[2]) * math.prod(operation.inputs[1].shape[:-1])
+    def pairs(operation):
+        tensors = *operation.inputs, *operation.outputs
+        return tensors[2].shape.num_elements() * math.prod(tensors[kernel].shape[:axes])
 
-
-def _convolution_kernel_gradient(operation):
-    return _size(operation.inputs[2]) * math.prod(operation.outputs[0].shape[:-1])
-
-
-def _depthwise_convolution(operation):
-    """Returns the pairs multiplied in a convolution of each channel with its own kernels."""
-    return _size(operation.outputs[0]) * math.prod(operation.inputs[1].shape[:-2])
-
-
-def _size(tensor):
-    return tensor.shape.num_elements()
+    return pairs
 
 
 _PRODUCTS = {
     "MatMul": _matrix_product,
     "BatchMatMulV2": _matrix_product,
     "BatchMatMulV3": _matrix_product,
-    "Conv2D": _convolution,
-    "DepthwiseConv2dNative": _depthwise_convolution,
-    "Conv2DBackpropInput": _convolution_input_gradient,
-    "Conv2DBackpropFilter": _convolution_kernel_gradient,
+    "Conv2D": _convolution(kernel=1),
+    "DepthwiseConv2dNative": _convolution(kernel=1, axes=-2),
+    "Conv2DBackpropInput": _convolution(kernel=1),
+    "Conv2DBackpropFilter": _convolution(kernel=3),
 }
 _LOOPS = {"While", "StatelessWhile"}

@@ -34,33 +34,18 @@ _WORD = 0.34
 _FAINT = 0.02
 """Links of smaller weights are not drawn."""
 
-_PALETTE = {
-    "blue": "tab:blue",
-    "orange": "tab:orange",
-    "green": "tab:green",
-    "red": "tab:red",
-    "purple": "tab:purple",
-    "brown": "tab:brown",
-    "pink": "tab:pink",
-    "grey": "tab:gray",
-    "olive": "tab:olive",
-    "cyan": "tab:cyan",
-    "navy": "navy",
-    "gold": "gold",
-    "teal": "teal",
-    "maroon": "maroon",
-    "lime": "limegreen",
-    "black": "black",
-}
+_TAB = ("blue", "orange", "green", "red", "purple", "brown", "pink", "grey", "olive", "cyan")
+_PALETTE = {name: f"tab:{name}" for name in _TAB}
+_PALETTE |= {name: name for name in ("navy", "gold", "teal", "maroon")}
+_PALETTE |= {"lime": "limegreen", "black": "black"}
 """A color for each of 16 heads, as the paper's big model has; further heads repeat them."""
 
-_PANELS = (
-    ("loss", {"loss": "training", "validation_loss": "validation"}),
-    ("perplexity", {"perplexity": "training", "validation_perplexity": "validation"}),
-    ("accuracy", {"accuracy": "training", "validation_accuracy": "validation"}),
-    ("BLEU", {"validation_bleu": "validation"}),
-    ("F1", {"validation_f1": "validation"}),
-)
+_PANELS = {
+    name: {name: "training", f"validation_{name}": "validation"}
+    for name in ("loss", "perplexity", "accuracy")
+}
+_PANELS |= {"BLEU": {"validation_bleu": "validation"}, "F1": {"validation_f1": "validation"}}
+"""{title: {name of a scalar: label of its curve}}"""
 
 
 _MAX_PIXELS = 16_000  # of the longer side of a picture; matplotlib draws less than 65,536
@@ -72,7 +57,6 @@ def save_figure(figure, path, dpi=120):
     """Writes a matplotlib figure, in the format of the path's suffix, such as .png or .svg.
 
     Args:
-        figure: `matplotlib.figure.Figure`.
         path: the file.
         dpi: dots per inch, for formats that have them; a large figure has fewer.
     """
@@ -105,9 +89,6 @@ def _families_with(characters):
     """Returns the installed font families that contain characters missing in the usual font.
 
     It warns of characters that no font contains.
-
-    Args:
-        characters: frozenset of str.
     """
     fonts = matplotlib.font_manager
     usual = fonts.get_font(fonts.findfont(fonts.FontProperties())).get_charmap()
@@ -153,12 +134,7 @@ def draw_word(attention: AttentionMap, layer: int, query: int) -> matplotlib.fig
     """Draws the attention of one token in all heads of a layer, as in figure 3.
 
     Each head has a color; opacity shows the weight. The squares next to the tokens show each
-    head's weight on the token.
-
-    Args:
-        attention: `AttentionMap`.
-        layer: from 0.
-        query: index of the token.
+    head's weight on the token. Layers count from 0; `query` is the token's index.
     """
     weights = attention.weights[layer]  # [heads, query, key]
     only = np.zeros_like(weights)
@@ -182,15 +158,10 @@ def draw_heads(
     query: int | None = None,
     query_heads: Sequence[int] = (),
 ) -> matplotlib.figure.Figure:
-    """Draws all links of some heads, a panel for each, as in figure 5.
+    """Draws all links of some heads, a panel for each, as in figure 5; all indices are from 0.
 
-    Args:
-        attention: `AttentionMap`.
-        layer: from 0.
-        heads: list of int, from 0.
-        query: int or None, index of a token: one more panel draws only its attention, as in
-            figure 4.
-        query_heads: list of int, the heads of that panel.
+    With `query`, the index of a token, one more panel draws only its attention in `query_heads`,
+    as in figure 4.
     """
     weights = attention.weights[layer]
     colors = _colors(len(weights))
@@ -237,11 +208,7 @@ def draw_matrices(attention: AttentionMap) -> matplotlib.figure.Figure:
 
 
 def draw_statistics(statistics):
-    """Draws `HeadStatistics`, a row of panels for each kind of attention.
-
-    Args:
-        statistics: {kind: `HeadStatistics`}.
-    """
+    """Draws {kind of attention: `HeadStatistics`}, a row of panels for each kind."""
     titles = {
         "entropy": "entropy, nats",
         "distance": "mean distance",
@@ -288,42 +255,34 @@ def sharpest_heads(attention, layer, count=2):
 def draw_curves(metrics: StrPath, picture: StrPath) -> bool:
     """Draws loss, perplexity, accuracy and score of a run by step and by wall-clock time.
 
-    The axis at the top is training time in minutes, summed over sessions. Panels without values
-    are left out; without any panel no file is written.
-
-    Args:
-        metrics: path of the CSV file that `MetricsLog` writes.
-        picture: path of the PNG file to write.
+    It reads what `MetricsLog` writes. The axis at the top is training time in minutes, summed over
+    sessions. Panels without values are left out; without any panel no picture is written.
 
     Returns:
-        bool, whether a file was written.
+        Whether one was written.
     """
     with open(metrics, newline="") as file:
         rows = list(csv.DictReader(file))
-    panels = [
-        (title, curves)
-        for title, names in _PANELS
-        if (
-            curves := {
-                label: points for name, label in names.items() if (points := _points(rows, name))
-            }
-        )
-    ]
+    panels = {}
+    for title, names in _PANELS.items():
+        for name, label in names.items():
+            if points := [(int(row["step"]), float(row[name])) for row in rows if row.get(name)]:
+                panels.setdefault(title, {})[label] = points
     if not panels:
         return False
     figure = matplotlib.figure.Figure(figsize=(7, 2.6 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
-    for axis, (title, curves) in zip(axes, panels, strict=True):
+    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
         for label, points in curves.items():
             few = len(points) < 50
             axis.plot(*zip(*points, strict=True), marker="." if few else None, label=label)
         axis.set_ylabel(title)
         axis.grid(alpha=0.3)
         axis.legend(frameon=False)
-    if "perplexity" in dict(panels):
-        axes[[title for title, _ in panels].index("perplexity")].set_yscale("log")
+        axis.set_yscale("log" if title == "perplexity" else "linear")
     axes[-1].set_xlabel("step")
-    steps, minutes = _clock(rows)
+    minutes = {0: 0.0} | {int(row["step"]): float(row["seconds"]) / 60 for row in rows}
+    steps, minutes = list(minutes), np.maximum.accumulate(list(minutes.values()))
     axes[0].secondary_xaxis(
         "top",
         functions=(lambda x: np.interp(x, steps, minutes), lambda x: np.interp(x, minutes, steps)),
@@ -362,12 +321,8 @@ def _links_figure(attention, panels):
 def _draw_links(axis, attention, weights, colors, strips=False):
     """Draws keys at the top, queries at the bottom and the links of several heads.
 
-    Args:
-        axis: matplotlib's.
-        attention: `AttentionMap`.
-        weights: float [heads, query, key]; rows of 0 draw nothing.
-        colors: one for each head.
-        strips: bool, whether squares show each head's weight.
+    `weights` are [heads, query, key]; rows of 0 draw nothing. `strips`: whether squares show each
+    head's weight.
     """
     top, bottom = 1.0, 0.0
     paths, shades = [], []
@@ -426,14 +381,3 @@ def _name_heads(figure, colors):
     figure.legend(
         handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False
     )
-
-
-def _points(rows, name):
-    """Returns (step, value) for each row that has a value."""
-    return [(int(row["step"]), float(row[name])) for row in rows if row.get(name)]
-
-
-def _clock(rows):
-    """Returns rising steps from 0 and the minutes of training at each."""
-    minutes = {0: 0.0} | {int(row["step"]): float(row["seconds"]) / 60 for row in rows}
-    return list(minutes), np.maximum.accumulate(list(minutes.values()))

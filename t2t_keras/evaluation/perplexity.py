@@ -19,30 +19,20 @@ class Perplexities:
     """How well a language model predicts texts.
 
     P is the product of the probabilities of all tokens of all texts, the end of each text included.
-
-    Attributes:
-        perplexity: exp(-ln P / tokens), by token.
-        word_perplexity: exp(-ln P / words), by word.
-        bits_per_byte: -log2 P / bytes.
-        cross_entropy: -ln P / tokens, nats.
-        tokens: int, tokens of all texts, the end of each text included.
-        words: int, words between white space, and one for the end of each text.
-        bytes: int, bytes of UTF-8 of all texts, and one line feed for the end of each text.
-        log_probability: ln P.
     """
 
-    perplexity: float
-    word_perplexity: float
-    bits_per_byte: float
-    cross_entropy: float
-    tokens: int
-    words: int
-    bytes: int
-    log_probability: float
+    perplexity: float  # exp(-ln P / tokens)
+    word_perplexity: float  # exp(-ln P / words)
+    bits_per_byte: float  # -log2 P / bytes
+    cross_entropy: float  # -ln P / tokens, nats
+    tokens: int  # of all texts, the end of each text included
+    words: int  # between white space, and one for the end of each text
+    bytes: int  # of UTF-8, and one line feed for the end of each text
+    log_probability: float  # ln P
 
 
 def perplexities(texts: Any, log_probabilities: Any, tokens: Any) -> Perplexities:
-    """Returns the `Perplexities` of texts.
+    """Measures how well texts were predicted.
 
     Args:
         texts: str each, in the forms of `data.texts.as_list`.

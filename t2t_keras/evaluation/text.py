@@ -1,17 +1,15 @@
 """Scores of texts: BLEU and chrF, comparison of two systems, BLEU by length, label accuracy.
 
-Start with `corpus_scores`: it computes BLEU and chrF as sacreBLEU does, with the
-signatures that make them comparable. Post (2018) shows why they matter: the same output has
-different BLEU under different tokenization; `bleu_tokenizer` names the usual one for a language.
-All scores compare texts in Unicode's NFC, the form of the tokenizers' outputs; a text in NFD counts
-as the same text.
-`paired_bootstrap` tests whether one system is better than another, `bleu_by_length` shows how
-quality depends on the length of the source, and `compound_split_bleu` computes the variant behind
-the paper's newstest2014 figures.
+Start with `corpus_scores`: it computes BLEU and chrF as sacreBLEU does, with the signatures that
+make them comparable. Post (2018) shows why they matter: the same output has different BLEU under
+different tokenization; `bleu_tokenizer` names the usual one for a language. All scores compare
+texts in Unicode's NFC, the form of the tokenizers' outputs; a text in NFD counts as the same text.
 
 sacreBLEU is imported by the functions, since its import is slow and only scores need it.
 """
 
+import bisect
+import collections
 import dataclasses
 import functools
 import importlib.util
@@ -36,9 +34,7 @@ class CorpusScores:
     chrf: float  # from 0 to 100 (Popović 2015)
     bleu_signature: str  # the settings and version behind `bleu`
     chrf_signature: str  # the same for `chrf`
-    # tokens of the translations over tokens of the references. With several references, the
-    # one of the nearest length counts
-    length_ratio: float
+    length_ratio: float  # tokens of translations over those of the reference of the nearest length
     sentences: int
 
 
@@ -57,14 +53,11 @@ _PACKAGES = {
 
 
 def bleu_tokenizer(language: str) -> str:
-    """Returns sacreBLEU's tokenizer for a target language.
+    """Returns sacreBLEU's tokenizer for a language, an ISO 639 code also with a script or region.
 
     It is `zh`, `ja-mecab` or `ko-mecab` for these languages, `char` for others that write no spaces
     between words, and `13a` for all others. Without the packages that Japanese or Korean needs, it
     is `char` as well, and a warning names them.
-
-    Args:
-        language: an ISO 639 code, with or without a script or region, such as `zh-TW`.
 
     Example:
         >>> bleu_tokenizer("de"), bleu_tokenizer("zh_Hans")
@@ -90,14 +83,7 @@ def _in_nfc(lines, name):
 
 
 def _aligned(sets, **texts):
-    """Reads texts that are aligned line by line.
-
-    Args:
-        sets: list of lists, from `_reference_sets`.
-        **texts: sequences of strings.
-
-    Returns:
-        A list of str in NFC for each of texts.
+    """Returns each of texts as a list of str in NFC, aligned line by line with `_reference_sets`.
 
     Raises:
         InputError: if there are no lines, counts differ, or a line is not a string.
@@ -187,20 +173,13 @@ def further_scores(
 ) -> dict:
     """Computes chrF++ (Popović 2017) and TER (Snover et al. 2006), as sacreBLEU does.
 
-    They take twice the time of `corpus_scores`, so that validations leave them out. TER ignores
-    case, as in sacreBLEU by default.
-
-    Args:
-        hypotheses, references, tokenize, lowercase: as for `corpus_scores`. With a tokenizer other
-            than `13a`, `intl` and `none`, TER counts the characters of Chinese and Japanese as
-            words.
+    They take twice the time of `corpus_scores`, so that validations leave them out; arguments and
+    errors are the same. TER ignores case, as in sacreBLEU by default. With a tokenizer other than
+    `13a`, `intl` and `none`, it counts the characters of Chinese and Japanese as words.
 
     Returns:
         Dict: `chrf_pp`, from 0 to 100; `ter`, edits for 100 words of the references, lower is
         better; `chrf_pp_signature` and `ter_signature`.
-
-    Raises:
-        InputError: as `corpus_scores`.
 
     Example:
         >>> scores = further_scores(["Der alte Mann sieht."], ["Der Mann sieht."])
@@ -221,11 +200,7 @@ def further_scores(
 
 
 def make_bleu(tokenize="13a", lowercase=False, **settings):
-    """Returns sacreBLEU's metric; a call before translating shows early whether it is available.
-
-    Args:
-        tokenize, lowercase: as for `corpus_scores`.
-        **settings: further arguments of `sacrebleu.BLEU`.
+    """Returns a `sacrebleu.BLEU`; a call before translating shows early whether it is available.
 
     Raises:
         InputError: if the tokenizer is unknown, or needs a package or a model that is missing.
@@ -276,12 +251,9 @@ def paired_bootstrap(
     The random seed is fixed: 12345, or the environment variable SACREBLEU_SEED.
 
     Args:
-        hypotheses: list of str.
-        baseline: list of str, the other system's translations of the same sentences.
-        references: as for `corpus_scores`.
-        tokenize: sacreBLEU's tokenizer.
-        lowercase: whether to ignore case.
+        baseline: the other system's translations of the same sentences.
         samples: number of test sets to draw.
+        hypotheses, references, tokenize, lowercase: as for `corpus_scores`.
 
     Raises:
         InputError: if samples is below 1, or as `corpus_scores`.
@@ -327,15 +299,11 @@ def bleu_by_length(
     """Scores translations in groups of source length, in words between spaces.
 
     Args:
-        sources: list of str.
-        hypotheses: list of str.
-        references: as for `corpus_scores`.
-        tokenize: sacreBLEU's tokenizer.
-        lowercase: whether to ignore case.
-        bounds: rising ints, the longest source of each group.
+        bounds: rising, the longest source of each group.
+        hypotheses, references, tokenize, lowercase: as for `corpus_scores`.
 
     Returns:
-        List of `LengthGroup`, shortest first, without empty groups.
+        The groups, shortest first, without empty ones.
 
     Raises:
         InputError: if bounds do not rise, or as `corpus_scores`.
@@ -346,35 +314,22 @@ def bleu_by_length(
         raise InputError(f"bounds are {list(bounds)}: give rising ones.")
     references = _reference_sets(references)
     sources, hypotheses = _aligned(references, sources=sources, translations=hypotheses)
+    members = collections.defaultdict(list)  # {number of the group: its sentences}
+    for i, source in enumerate(sources):
+        members[bisect.bisect_left(bounds, len(source.split()))].append(i)
     groups = []
-    shortest = 0
-    lengths = [len(source.split()) for source in sources]
-    for longest in (*bounds, None):
-        members = [
-            i
-            for i, length in enumerate(lengths)
-            if shortest <= length and (longest is None or length <= longest)
-        ]
-        if members:
-            scores = corpus_scores(
-                [hypotheses[i] for i in members],
-                [[lines[i] for i in members] for lines in references],
-                tokenize,
-                lowercase,
-            )
-            groups.append(
-                LengthGroup(shortest, longest, len(members), scores.bleu, scores.length_ratio)
-            )
-        shortest = (longest or 0) + 1
+    for number, chosen in sorted(members.items()):
+        texts, *sets = ([lines[i] for i in chosen] for lines in (hypotheses, *references))
+        scores = corpus_scores(texts, sets, tokenize, lowercase)
+        shortest = bounds[number - 1] + 1 if number else 0
+        longest = bounds[number] if number < len(bounds) else None
+        groups.append(LengthGroup(shortest, longest, len(texts), scores.bleu, scores.length_ratio))
     return groups
-
-
-_HYPHEN = re.compile(r"(\S)-(\S)")
 
 
 def split_compounds(tokenized):
     """Splits hyphenated words of a tokenized line: "rich-text" → "rich ##AT##-##AT## text"."""
-    return _HYPHEN.sub(r"\1 ##AT##-##AT## \2", tokenized)
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", tokenized)
 
 
 def compound_split_bleu(hypotheses: Any, references: Any, language: str = "de") -> float:
@@ -385,12 +340,11 @@ def compound_split_bleu(hypotheses: Any, references: Any, language: str = "de") 
     with each other.
 
     Args:
-        hypotheses: list of str, detokenized.
-        references: as for `corpus_scores`, detokenized.
+        hypotheses, references: as for `corpus_scores`, detokenized.
         language: code of both texts' language, for the rules of the Moses tokenizer.
 
     Returns:
-        float, BLEU from 0 to 100, case-sensitive, without smoothing (as `multi-bleu.perl`).
+        BLEU from 0 to 100, case-sensitive, without smoothing (as `multi-bleu.perl`).
 
     Raises:
         InputError: if sacremoses is not installed, or as `corpus_scores`.
@@ -424,9 +378,8 @@ def label_scores(predictions: Any, references: Any, labels: Any) -> dict:
     """Scores a classification: accuracy, and the counts of each class.
 
     Args:
-        predictions: list of str, the predicted label of each text.
-        references: list of str, the correct label of each text.
-        labels: list of str, all labels.
+        predictions, references: str, the predicted and the correct label of each text.
+        labels: all labels.
 
     Returns:
         Dict: `accuracy`, the fraction of correct labels; and `classes`, with three counts for
@@ -452,14 +405,10 @@ def label_scores(predictions: Any, references: Any, labels: Any) -> dict:
             raise InputError(f"{name} has {unknown[0]!r}: give one of {', '.join(labels)}.")
     pairs = zip(predictions, references, strict=True)
     correct = [label for label, other in pairs if label == other]
+    counted = {"texts": references, "found": predictions, "correct": correct}
     return {
         "accuracy": len(correct) / len(references),
         "classes": {
-            label: {
-                "texts": references.count(label),
-                "found": predictions.count(label),
-                "correct": correct.count(label),
-            }
-            for label in labels
+            label: {name: found.count(label) for name, found in counted.items()} for label in labels
         },
     }

@@ -64,53 +64,46 @@ class Parameters:
 
 
 def read_parameters(path: StrPath) -> Parameters:
-    """Reads an EVALB parameter file.
+    """Reads an EVALB parameter file. Sets that it does not mention are empty.
 
-    Args:
-        path: the file, each line a name and its value; `#` begins a comment line.
-
-    Returns:
-        `Parameters`. Sets that the file does not mention are empty.
+    Each line has a name and its value; `#` begins a comment line.
 
     Raises:
         InputError: if the file can't be read or a value is invalid.
     """
-    sets, numbers = collections.defaultdict(set), {}
+    sets, numbers = {field: set() for field, _ in _SETS.values()}, {}
     for number, line in enumerate(read_text(path), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         name, *values = nfc(line).split()  # as in trees
-        if name in _SETS and len(values) == _SETS[name].values:
-            sets[_SETS[name].field].add(values[0] if len(values) == 1 else frozenset(values))
+        field, count = _SETS.get(name, ("", 1))
+        if field and len(values) == count:
+            sets[field].add(values[0] if count == 1 else frozenset(values))
         elif name in _NUMBERS and len(values) == 1 and values[0].lstrip("-").isdigit():
             numbers[name] = int(values[0])
-        elif name in _SETS or name in _NUMBERS:
-            wanted = f"{_SETS[name].values} names" if name in _SETS else "a whole number"
+        elif field or name in _NUMBERS:
+            wanted = f"{count} names" if field else "a whole number"
             raise InputError(
                 f"{path}, line {number}: {name} is {' '.join(values)!r}: give {wanted}."
             )
         else:
             print(f"{path}, line {number}: unknown name {name} is ignored", file=sys.stderr)
     return Parameters(
-        **{setting.field: frozenset(sets[setting.field]) for setting in _SETS.values()},
+        **{field: frozenset(values) for field, values in sets.items()},
         labeled=bool(numbers.get("LABELED", 1)),
         cutoff=numbers.get("CUTOFF_LEN", 40),
         outer_labels=frozenset(),
     )
 
 
-class _Set(NamedTuple):
-    field: str
-    values: int
-
-
 _SETS = {
-    "DELETE_LABEL": _Set("delete_labels", 1),
-    "DELETE_LABEL_FOR_LENGTH": _Set("delete_labels_for_length", 1),
-    "EQ_LABEL": _Set("equal_labels", 2),
-    "EQ_WORD": _Set("equal_words", 2),
-    "QUOTE_LABEL": _Set("quote_labels", 1),
+    "DELETE_LABEL": ("delete_labels", 1),
+    "DELETE_LABEL_FOR_LENGTH": ("delete_labels_for_length", 1),
+    "EQ_LABEL": ("equal_labels", 2),
+    "EQ_WORD": ("equal_words", 2),
+    "QUOTE_LABEL": ("quote_labels", 1),
 }
+"""{name: the field, and the number of values on a line}"""
 _NUMBERS = {"LABELED", "CUTOFF_LEN", "DEBUG", "MAX_ERROR"}  # the last two change no figure
 
 
@@ -177,7 +170,7 @@ class Summary:
 
 
 def summarize(sentences: Iterable[Sentence]) -> Summary:
-    """Returns the `Summary` of a text, an iterable of its sentences' `Sentence`s."""
+    """Adds up the figures of a text's sentences."""
     sentences = list(sentences)
     status = collections.Counter(sentence.status for sentence in sentences)
     valid = [sentence for sentence in sentences if sentence.status == Status.VALID]
@@ -218,15 +211,12 @@ def score_sentences(
     """Scores parses, sentence by sentence.
 
     Args:
-        gold: list of the correct trees; each a `Tree`, or a list of consecutive `Tree`.
-        test: list of the parses in the same form; None or an empty list for a missing parse.
-        parameters: `Parameters`; None: COLLINS.prm's, with `OUTER_LABELS`.
+        gold: the correct trees; each a `Tree`, or a list of consecutive `Tree`.
+        test: the parses in the same form; None or an empty list for a missing parse.
+        parameters: None: COLLINS.prm's, with `OUTER_LABELS`.
         gold_punctuation: whether only the gold tree's tags decide which words are left out, if both
             trees have the same words. False: each tree's own tags decide, as in EVALB; if they
             disagree, the sentence is an error.
-
-    Returns:
-        List of `Sentence`.
 
     Raises:
         InputError: if the counts differ or are 0, or if a sentence is not in this form.
@@ -250,7 +240,7 @@ def score_trees(
     """Scores parses; the arguments are the same as for `score_sentences`.
 
     Returns:
-        Dict of `Summary`: "all", and "length_40" for sentences of at most `cutoff` words.
+        "all", and "length_40" for sentences of at most `cutoff` words.
 
     Example:
         >>> from t2t_keras.data.treebank import parse_tree
@@ -315,7 +305,7 @@ class _Spans:
         return list(itertools.compress(self.leaves, self.kept))
 
     def brackets(self):
-        """Returns the brackets that count, a list of `_Bracket` over the kept words."""
+        """Returns the brackets that count, as spans of the kept words."""
         kept_before = [0, *itertools.accumulate(self.kept)]
         brackets = [
             b._replace(start=kept_before[b.start], end=kept_before[b.end]) for b in self._brackets
@@ -394,7 +384,7 @@ def _plain(label):
 
 
 def _forests(trees, name):
-    """Returns the trees of each sentence, a list of lists of `Tree`."""
+    """Returns the trees of each sentence."""
     if isinstance(trees, Tree):
         raise InputError(f"{name} is the tree {shown(str(trees))}: give a list of trees.")
     rows = enumerate(elements(trees, name, "a list of trees"))
@@ -402,7 +392,7 @@ def _forests(trees, name):
 
 
 def _forest(trees, name):
-    """Returns the trees of a sentence, a list of `Tree`; `name` is its place, for the error."""
+    """Returns the trees of a sentence; `name` is its place, for the error."""
     forest = [trees] if isinstance(trees, Tree) else [] if trees is None else trees
     # A list of another type is a tree of another package, such as NLTK's.
     if type(forest) not in (list, tuple) or not all(isinstance(tree, Tree) for tree in forest):
@@ -420,12 +410,9 @@ def _forest(trees, name):
 def read_sentences(path: StrPath) -> list[list[Tree]]:
     """Reads trees from a file.
 
-    Args:
-        path: a file with all trees of one sentence on each line, or with trees over several lines.
-
     Returns:
-        A list of lists of `Tree`: for each line its trees, none for an empty line; or, if a tree
-        extends over several lines, one tree in each list.
+        For each line its trees, none for an empty line; or, if a tree extends over several lines,
+        one tree in each list.
 
     Raises:
         InputError: if the file can't be read or its brackets don't match.
