@@ -31,7 +31,8 @@ from t2t_keras.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "tools" / "results.json"
-TOKENIZED = "--tokenize=none --lowercase"
+TEST = "--split=test"
+TOKENIZED = f"{TEST} --tokenize=none --lowercase"
 NO_KNN = "--knn_k=0 --length_penalty=1"
 PAPERS_RECIPE = (
     "--config.train.optimizer=adam --config.train.weight_decay=0 "
@@ -44,16 +45,8 @@ PAPERS_RECIPE = (
 def trained(config, data, run, seeds, scores, fields=""):
     """Returns the commands of trainings with several seeds, and of their scores.
 
-    Args:
-        config: name of a packaged config.
-        data: folder below --data.
-        run: name of the runs' folder.
-        seeds: list of int.
-        scores: {figure: flags of `pipelines.evaluate`}.
-        fields: further flags of `pipelines.train`.
-
-    Returns:
-        List of (figure, or "" without a value, command); {out} and {data} are folders.
+    They are a list of (figure, or "" without a value, command); {out} and {data} are folders.
+    `scores` is {figure: flags of `pipelines.evaluate`}, `fields` are those of `pipelines.train`.
     """
     commands = []
     for seed in seeds:
@@ -65,12 +58,16 @@ def trained(config, data, run, seeds, scores, fields=""):
 
 
 def multi30k(config, seeds):
-    test = f"--split=test {TOKENIZED}"
-    scores = {config: test, f"{config}_no_knn": f"{test} {NO_KNN}"}
+    scores = {config: TOKENIZED, f"{config}_no_knn": f"{TOKENIZED} {NO_KNN}"}
     return trained(config, "multi30k/tok", config, seeds, scores)
 
 
 BENCHMARK = "tools/benchmark.py {} --threads=2 --output_dir={{out}}/benchmark"
+BENCHMARKS = {
+    "training_speed": ("train", "Training step"),
+    "beam_search": ("decode", "Best against best"),
+}
+"""{figure: its sub-command, and the beginning of its tables}"""
 COMMANDS = {
     "multi30k_en_de": multi30k("multi30k_en_de", [1, 2, 3]),
     "multi30k_en_fr": multi30k("multi30k_en_fr", [1, 2, 3]),
@@ -79,14 +76,12 @@ COMMANDS = {
         "multi30k/tok",
         "multi30k_en_de_paper",
         [1],
-        {"multi30k_en_de_paper": f"--split=test {TOKENIZED} {NO_KNN}"},
+        {"multi30k_en_de_paper": f"{TOKENIZED} {NO_KNN}"},
         PAPERS_RECIPE,
     ),
     **{
-        f"{config}_raw": trained(
-            config, "multi30k/raw", f"{config}_raw", [1], {f"{config}_raw": "--split=test"}
-        )
-        for config in ("multi30k_en_de", "multi30k_en_fr")
+        f"{name}_raw": trained(name, "multi30k/raw", f"{name}_raw", [1], {f"{name}_raw": TEST})
+        for name in ("multi30k_en_de", "multi30k_en_fr")
     },
     "parsing": trained(
         "wsj_parsing_small", "treebank", "parsing", [1, 2, 3], {"parsing": "--split=dev"}
@@ -126,11 +121,7 @@ def main():
 
 
 def run(arguments):
-    """Runs Python in the repository; returns what it printed.
-
-    Raises:
-        InputError: if it fails.
-    """
+    """Runs Python in the repository; returns what it printed. If it fails, so does this."""
     print("Running:", *arguments, file=sys.stderr, flush=True)
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
@@ -142,11 +133,8 @@ def run(arguments):
 
 def read(figure, printed, folder):
     """Returns the value of a command: BLEU, F1, the rows of a benchmark; None of a training."""
-    if figure in ("training_speed", "beam_search"):
-        kind, part = {
-            "training_speed": ("train", "Training step"),
-            "beam_search": ("decode", "Best against best"),
-        }[figure]
+    if figure in BENCHMARKS:
+        kind, part = BENCHMARKS[figure]
         path = os.path.join(folder, "benchmark", f"benchmark_{kind}.json")
         parts = json.loads(pathlib.Path(path).read_text())
         return {name: rows for name, rows in parts.items() if name.startswith(part)}

@@ -27,15 +27,10 @@ SIGNATURES = {
     "n_best": (["text"], lambda answer: answer["translations"]),
     "prefix": (["text", "prefix"], lambda answer: [answer["translation"]]),
     "document": (["text"], lambda answer: [answer["translation"]]),
-    "score": (
-        ["text", "translation"],
-        lambda answer: [answer["log_probability"], answer["tokens"]],
-    ),
+    "score": (["text", "translation"], lambda a: [a["log_probability"], a["tokens"]]),
 }
 """{signature: its inputs, and what is printed of an answer}"""
 LANGUAGES = ("source_language", "target_language")
-
-
 BUSY = (429, 502, 503, 504)
 
 
@@ -115,9 +110,8 @@ class Client:
 
 
 def _rows(columns):
-    return [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _columns(flags, lines):
@@ -172,24 +166,25 @@ def _answers(flags):
             yield _printed(flags, answer)
 
 
+FLAGS = [
+    ("host", "localhost", "of the server", {}),
+    ("port", 8501, "of its REST API", {"type": _positive(int)}),
+    ("name", "translator", "of the model", {}),
+    ("version", None, "the newest if not given", {"type": int}),
+    ("signature", "serving_default", "what to ask for", {"choices": SIGNATURES}),
+    *((name, None, "code of all lines, of a model of many languages", {}) for name in LANGUAGES),
+    ("format", "column", "of a request: a list for each input, or an object for each line",
+     {"choices": ["column", "row"]}),
+    ("batch_size", 32, "lines a request", {"type": _positive(int)}),
+    ("timeout", 60, "seconds", {"type": _positive(float)}),
+]  # fmt: skip
+
+
 def main():
     parser = _Parser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--host", default="localhost", help="of the server; default: localhost")
-    parser.add_argument(
-        "--port", type=_positive(int), default=8501, help="of its REST API; default: 8501"
-    )
-    parser.add_argument("--name", default="translator", help="of the model; default: translator")
-    parser.add_argument("--version", type=int, help="the newest if not given")
-    text = "what to ask for; default: serving_default"
-    parser.add_argument("--signature", default="serving_default", choices=SIGNATURES, help=text)
-    for name in LANGUAGES:
-        parser.add_argument(f"--{name}", help="code of all lines, of a model of many languages")
-    text = "of a request: a list for each input, or an object for each line; default: column"
-    parser.add_argument("--format", default="column", choices=["column", "row"], help=text)
-    text = "lines a request; default: 32"
-    parser.add_argument("--batch_size", type=_positive(int), default=32, help=text)
-    text = "seconds; default: 60"
-    parser.add_argument("--timeout", type=_positive(float), default=60, help=text)
+    for name, default, text, options in FLAGS:
+        shown = text if default is None else f"{text}; default: {default}"
+        parser.add_argument(f"--{name}", default=default, help=shown, **options)
     flags = parser.parse_args()
     sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")

@@ -4,6 +4,7 @@ A machine's speed drifts with its temperature and other load. Interleaved runs d
 ratios are more reliable than their seconds.
 """
 
+import contextlib
 import fcntl
 import importlib.util
 import json
@@ -18,29 +19,17 @@ from typing import NamedTuple
 from benchmarks import ROOT
 from t2t_keras.errors import InputError
 
-PEERS = {name: name for name in ("torch", "ctranslate2", "transformers")} | {
-    "keras-hub": "keras_hub"
-}
-"""The module of each."""
+PEERS = ("torch", "ctranslate2", "transformers", "keras-hub")
 
 
 class Contestant(NamedTuple):
-    """Who is measured.
+    """Who is measured."""
 
-    Attributes:
-        name: as tables show it.
-        worker: name of a script in `workers`, which prints its figures as a line of JSON; after a
-            dot, the name of a function in it.
-        settings: {name: value}, what the script takes.
-        peer: whose environment it runs in; None: ours.
-        may_fail: whether a failure is only reported in the table; else it ends the contest.
-    """
-
-    name: str
-    worker: str
-    settings: dict
-    peer: str | None = None
-    may_fail: bool = False
+    name: str  # as tables show it
+    worker: str  # SCRIPT or SCRIPT.FUNCTION in `workers`, which prints its figures as JSON
+    settings: dict  # {name: value}, what it takes
+    peer: str | None = None  # whose environment it runs in; None: ours
+    may_fail: bool = False  # whether a failure is only reported in the table
 
 
 class Contest(NamedTuple):
@@ -67,7 +56,7 @@ def find_interpreters(wanted, peers, given):
             raise InputError(f"--peer_python={name}={python}: give a Python that can be run.")
     found = {peer: chosen.get(peer, sys.executable) for peer in peers if peer in wanted}
     for peer, python in found.items():
-        if python == sys.executable and not importlib.util.find_spec(PEERS[peer]):
+        if python == sys.executable and not importlib.util.find_spec(peer.replace("-", "_")):
             raise InputError(
                 f"{peer} is not installed: pip install '.[bench]', leave it out of --peers, or "
                 f"give --peer_python={peer}=PATH of a Python that has it."
@@ -78,13 +67,8 @@ def find_interpreters(wanted, peers, given):
 def hold(contest, rounds, interpreters, lock=None):
     """Runs a contest in some rounds, without contestants whose peers have no interpreter.
 
-    Args:
-        contest: `Contest`.
-        rounds: int.
-        interpreters: what `find_interpreters` returned.
-        lock: path of a file. The contestants of a round start together, and by its lock each of
-            them measures when no other one is at work. None: each starts when the one before has
-            ended.
+    With the path of a lock the contestants of a round start together, and by it each of them
+    measures when no other one is at work. Else each starts when the one before has ended.
 
     Yields:
         After each round {contestant's name: list of the figures of each round until then}; empty
@@ -121,30 +105,26 @@ def each(function, items, together):
         yield from pool.map(function, items)
 
 
-def _run(contestant, interpreter, lock=None):
-    if lock is None:
-        return _measure(contestant, interpreter)
-    with open(lock, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)  # waits for one that measures
-        return _measure(contestant, interpreter, file.fileno())
-
-
-def _measure(contestant, interpreter, lock=None):
-    """Returns the figures of a contestant, whose process shares the lock, a file descriptor."""
+def _run(contestant, interpreter, lock):
+    """Returns the figures of a contestant, whose process shares the lock's file descriptor."""
     name, _, function = contestant.worker.partition(".")
     script = ROOT / "tools/benchmarks/workers" / f"{name}.py"
     cores = sorted(os.sched_getaffinity(0))[: contestant.settings["threads"]]
     pinned = ["taskset", "--cpu-list", ",".join(map(str, cores))]  # TensorFlow counts the cores
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    settings = contestant.settings | ({} if lock is None else {"lock": lock})
-    done = subprocess.run(
-        [*pinned, interpreter, script, *filter(None, [function]), json.dumps(settings)],
-        env={"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        pass_fds=[] if lock is None else [lock],
-    )
+    with open(lock, "a") if lock else contextlib.nullcontext() as file:
+        shared = {"lock": file.fileno()} if lock else {}
+        if lock:
+            fcntl.flock(file, fcntl.LOCK_SH)  # waits for one that measures
+        settings = json.dumps(contestant.settings | shared)
+        done = subprocess.run(
+            [*pinned, interpreter, script, *filter(None, [function]), settings],
+            env={"TF_CPP_MIN_LOG_LEVEL": "2"} | os.environ | {"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            pass_fds=[*shared.values()],
+        )
     if done.returncode:
         raise InputError(
             f"{contestant.name} failed with {contestant.settings}: {done.stderr.strip()[-1000:]}"
@@ -186,19 +166,17 @@ def best_against_best(results):
 
     Each contest has a row for all number formats, one for what both sides do without settings of
     threads and parallel batches, one for float32 on both sides, and one for all formats with a
-    shortlist on both sides.
-
-    Args:
-        results: list of (`Contest`, what `hold` yields for it).
+    shortlist on both sides. `results` are pairs of a contest and what `hold` yields for it.
     """
     rows = []
     for contest, figures in results:
         choose = min if contest.less_is_better else max
         cores = max(contestant.settings["threads"] for contestant in contest.contestants)
-        for kind, wanted in _KINDS.items():
+        for kind, settings in _KINDS.items():
+            wanted = {key: cores if value is None else value for key, value in settings.items()}
             best = {}
             for contestant in contest.contestants:
-                if figures.get(contestant.name) and wanted(contestant.settings, cores):
+                if figures.get(contestant.name) and wanted.items() <= contestant.settings.items():
                     candidate = _median(figures[contestant.name], contest.unit), contestant.name
                     side = contestant.peer or "ours"
                     best[side] = choose(best.get(side, candidate), candidate)
@@ -213,13 +191,9 @@ def best_against_best(results):
 
 
 _KINDS = {
-    "": lambda settings, cores: not settings["shortlist"],
-    ", one process on all cores": lambda settings, cores: (
-        (settings["parts"], settings["threads"], settings["shortlist"]) == (1, cores, False)
-    ),
-    ", float32": lambda settings, cores: (
-        settings["dtype"] == "float32" and not settings["shortlist"]
-    ),
-    ", with a shortlist": lambda settings, cores: settings["shortlist"],
+    "": {"shortlist": False},
+    ", one process on all cores": {"shortlist": False, "parts": 1, "threads": None},
+    ", float32": {"shortlist": False, "dtype": "float32"},
+    ", with a shortlist": {"shortlist": True},
 }
-"""{end of a row's heading: whether it compares contestants of these settings on some cores}."""
+"""{end of a row's heading: the settings that it compares}; None: as many as there are cores."""

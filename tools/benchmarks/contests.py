@@ -15,19 +15,15 @@ TOKENS = "target tokens/s"
 
 
 class Setting(NamedTuple):
-    """The flags of tools/benchmark.py, and `folder` for exported models.
-
-    `sizes` and `cases`, a list of (size, batch, beam), may be None for the default; `lengths` are
-    those of (source, target); `settings` are some of `SETTINGS`.
-    """
+    """The flags of tools/benchmark.py."""
 
     quick: bool
     threads: int
     repeats: int
-    folder: str
-    sizes: list | None
-    cases: list | None
-    lengths: tuple
+    folder: str  # of exported models
+    sizes: list | None  # None: the default
+    cases: list | None  # list of (size, batch, beam); None: the default
+    lengths: tuple  # of source and target
     workdir: str | None
     input: str | None
     xla: bool = False
@@ -106,12 +102,10 @@ def serve(setting):
 
 
 def text(setting, exports, decoding):
-    """The translation of a text file by a trained model, with each engine that has an export.
+    """The translation of --input by a trained model, with each engine that has an export.
 
-    Args:
-        setting: `Setting` with an input.
-        exports: {"saved_model": folder, "ctranslate2": folder}; the second may be missing.
-        decoding: {"beam": int, "length_penalty": float} of CTranslate2.
+    `exports` are {"saved_model": folder, "ctranslate2": folder}, the second if there is one;
+    `decoding` are {"beam": int, "length_penalty": float} of CTranslate2.
     """
     work = {"input": setting.input, "output": os.devnull, "batch": 64, "threads": setting.threads}
     ours = work | {"model": exports["saved_model"]}
@@ -191,11 +185,10 @@ def parse_case(text):
 
 
 def _divide_threads(name, worker, work, peer=None):
-    """Yields a contestant whose operations use all cores, and some with 2, 4, … parts.
+    """Yields a contestant whose operations use all cores, and on CPUs some with 2, 4, … parts.
 
-    The last of them has a part for each core; on a GPU there is none. For a single sentence it uses
-    one core, since its operations may be too small to be split between cores. With only one core
-    there is no second one.
+    The last of them has a part for each core. For a single sentence it uses one core, since its
+    operations may be too small to be split between cores.
     """
     cores = work["threads"]
     most = min(cores, work.get("batch", cores))

@@ -9,6 +9,8 @@ positional encoding (section 3.5), PE(pos + k) as a linear function of PE(pos), 
 (5.3), and q · k with and without the scaling by √d_k (3.2.1).
 """
 
+import functools
+
 import shared
 import formulas
 import numpy as np
@@ -16,7 +18,6 @@ from absl import flags, logging
 
 from pipelines import app, visualize
 from pipelines.tasks import make_task
-from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 
 MODEL_DIM = flags.DEFINE_integer(
@@ -33,7 +34,8 @@ _WIDTHS = [2**i for i in range(1, 10)]  # d_k
 def main():
     if MODEL_DIM.value % 2:
         raise InputError(f"--model_dim is {MODEL_DIM.value}: give an even number.")
-    workdir = find_run()
+    make_config = functools.partial(shared.translation_config, steps=1_000)
+    workdir = shared.find_run(visualize.WORKDIR.value, "figures_run", make_config)
     shared.save_picture(formulas.draw_positions(), "positions")
     shared.save_picture(formulas.draw_learning_rates(LEARNING_STEPS.value), "learning_rate")
     parts = {
@@ -43,19 +45,8 @@ def main():
     shared.save_tables("figures", "Figures: positions, learning rate, scaling", parts)
     if workdir:
         show_attention(workdir)
-
-
-def find_run():
-    """Returns the `Workdir` whose attention to draw, None without."""
-    if visualize.WORKDIR.value:
-        return Workdir(visualize.WORKDIR.value)
-    if not shared.QUICK.value:
+    else:
         logging.info("No --workdir: no pictures of attention")
-        return None
-    return shared.trained(
-        shared.translation_config(shared.grammar_folder(), steps=1_000),
-        shared.in_output("figures_run"),
-    )
 
 
 def shift_figure():

@@ -25,16 +25,8 @@ def solve_shift(model_dim, offset, positions):
     """Solves PE(pos + k) = M_k PE(pos) for M_k by least squares, from encodings alone.
 
     "For any fixed offset k, PE_{pos+k} can be represented as a linear function of PE_pos." Each
-    pair of dimensions has a 2 × 2 block of its own; the solution does not use that the pair is a
-    sine and a cosine, or their angle.
-
-    Args:
-        model_dim: d_model, even.
-        offset: k.
-        positions: int [n], the positions used.
-
-    Returns:
-        float64 [model_dim, model_dim], 0 outside the blocks.
+    pair of dimensions has a 2 × 2 block of its own in the result, float64 [model_dim, model_dim];
+    the solution does not use that the pair is a sine and a cosine, or their angle.
     """
     here = encodings(positions, model_dim)
     there = encodings(np.asarray(positions) + offset, model_dim)
@@ -98,11 +90,8 @@ def draw_positions(model_dim=128, length=100):
 def draw_shift(matrix, offset, errors, model_dim):
     """Draws PE(pos + k) = M_k PE(pos): dot products by offset, the solved M_k, and its error.
 
-    Args:
-        matrix: float [small, small], the solved M_k, small enough to be seen.
-        offset: k.
-        errors: {name: (positions, largest error up to each position)} of two matrices.
-        model_dim: d_model of the dot products.
+    The matrix, M_k, is small enough to be seen; `model_dim` is that of the dot products. `errors`
+    are {name: (positions, largest error up to each position)} of two matrices.
     """
     figure = matplotlib.figure.Figure(figsize=(13, 4.4), layout="constrained")
     products, solved, error = figure.subplots(1, 3, width_ratios=[1.25, 1, 1.1])
@@ -142,11 +131,11 @@ def draw_learning_rates(steps=40_000):
     figure = matplotlib.figure.Figure(figsize=(11, 4.2), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     updates = np.arange(0, steps, max(1, steps // 2_000))
+    wider = [(model_dim, 4_000) for model_dim in (256, 512, 1_024)]
+    longer = [(512, warmup) for warmup in (2_000, 4_000, 8_000, 16_000)]
     families = {
-        "The wider the model, the lower the rate": [(256, 4_000), (512, 4_000), (1_024, 4_000)],
-        "The longer the warm-up, the lower the peak": [
-            (512, warmup) for warmup in (2_000, 4_000, 8_000, 16_000)
-        ],
+        "The wider the model, the lower the rate": wider,
+        "The longer the warm-up, the lower the peak": longer,
     }
     for axis, (title, family) in zip(panels, families.items(), strict=True):
         for model_dim, warmup in family:
@@ -169,26 +158,21 @@ class ScoreScale(NamedTuple):
 
     "Their dot product has mean 0 and variance d_k", and softmax is pushed "into regions where it
     has extremely small gradients".
-
-    Attributes:
-        variance: variance of a score.
-        gradient: mean norm of softmax's gradient, see `softmax_gradient`.
-        largest: mean of the largest weight of a query.
     """
 
-    variance: float
-    gradient: float
-    largest: float
+    variance: float  # of a score
+    gradient: float  # mean norm of softmax's gradient, see `softmax_gradient`
+    largest: float  # mean of the largest weight of a query
 
 
-def measure_scores(key_dim, scaled, keys=64, queries=512, seed=0):
+def measure_scores(key_dim, scaled):
     """Returns the `ScoreScale` of d_k = key_dim, computed by the library's attention.
 
-    Each query has keys of its own; scaled: whether scores are divided by √d_k.
+    Each of 512 queries has 64 keys of its own; scaled: whether scores are divided by √d_k.
     """
     attend = (ScaledDotProductAttention if scaled else DotProductAttention)()
-    shape = [queries, 1, key_dim], [queries, keys, key_dim]
-    query, key = (tf.random.stateless_normal(s, [seed, i]) for i, s in enumerate(shape))
+    shapes = [512, 1, key_dim], [512, 64, key_dim]
+    query, key = (tf.random.stateless_normal(shape, [0, i]) for i, shape in enumerate(shapes))
     _, weights = attend(query, key, key)
     weights = weights.numpy()[:, 0].astype(np.float64)
     return ScoreScale(
@@ -199,14 +183,7 @@ def measure_scores(key_dim, scaled, keys=64, queries=512, seed=0):
 
 
 def softmax_gradient(weights):
-    """Returns the Frobenius norm of softmax's gradient, diag(p) - p pᵀ: 0 where one weight is 1.
-
-    Args:
-        weights: float [..., keys], each row sums to 1.
-
-    Returns:
-        float [...].
-    """
+    """Returns the Frobenius norm of softmax's gradient, diag(p) - p pᵀ, by p [..., keys]: [...]."""
     squares = np.sum(weights**2, axis=-1)
     # Σ (p_i δ_ij - p_i p_j)² = Σ p_i² - 2 Σ p_i³ + (Σ p_i²)²
     norm = squares - 2 * np.sum(weights**3, axis=-1) + squares**2
@@ -214,12 +191,7 @@ def softmax_gradient(weights):
 
 
 def draw_score_scale(widths, unscaled, scaled):
-    """Draws the variance of q · k, the largest weight and softmax's gradient by d_k.
-
-    Args:
-        widths: values of d_k.
-        unscaled, scaled: a `ScoreScale` for each width; scaled: of scores divided by √d_k.
-    """
+    """Draws the variance of q · k, the largest weight and softmax's gradient by d_k, `widths`."""
     figure = matplotlib.figure.Figure(figsize=(13, 4.2), layout="constrained")
     panels = figure.subplots(1, 3)
     titles = {

@@ -15,37 +15,23 @@ from t2t_keras.layers.variants.local_attention import NEIGHBORS, Blocks, LocalSe
 
 
 class Sizes(NamedTuple):
-    """The variables of the formulas of Table 1.
+    """The variables of the formulas of Table 1."""
 
-    Attributes:
-        n: length of the sequence.
-        d: width of a position.
-        k: kernel size of convolutions.
-        r: window of restricted self-attention, at most n.
-    """
-
-    n: int
-    d: int
-    k: int = 3
-    r: int = 32
+    n: int  # length of the sequence
+    d: int  # width of a position
+    k: int = 3  # kernel size of convolutions
+    r: int = 32  # window of restricted self-attention, at most n
 
 
 class LayerType(NamedTuple):
-    """One row of Table 1.
-
-    Attributes:
-        name: str.
-        complexity, sequential, path: str, the paper's formulas without O( ).
-        flops: function of `Sizes`, the exact FLOPs of all products of the layer.
-        make: function of `Sizes`, a new Keras layer from [batch, n, d] to [batch, n, d].
-    """
+    """One row of Table 1: the paper's formulas without O( ), and functions of `Sizes`."""
 
     name: str
     complexity: str
     sequential: str
     path: str
-    flops: Callable
-    make: Callable
+    flops: Callable  # the exact FLOPs of all products of the layer
+    make: Callable  # a new Keras layer from [batch, n, d] to [batch, n, d]
 
 
 def evaluate(formula, sizes):
@@ -79,10 +65,7 @@ def _restricted_flops(sizes):
 
 def _recurrent(layer, gates):
     return LayerType(
-        f"Recurrent ({layer.__name__})",
-        "n·d²",
-        "n",
-        "n",
+        *(f"Recurrent ({layer.__name__})", "n·d²", "n", "n"),
         flops=lambda s: 4 * gates * s.n * s.d**2,  # input and state, for each gate
         make=lambda s: layer(s.d, return_sequences=True),
     )
@@ -90,45 +73,25 @@ def _recurrent(layer, gates):
 
 def _convolution(name, layer, complexity):
     return LayerType(
-        name,
-        complexity,
-        "1",
-        "log_k(n)",
+        *(name, complexity, "1", "log_k(n)"),
         flops=lambda s: 2 * evaluate(complexity, s),
         make=lambda s: layer(s.d, s.k, padding="same", use_bias=False),
     )
 
 
 TABLE_1 = (
-    LayerType(
-        "Self-attention",
-        "n²·d",
-        "1",
-        "1",
-        flops=lambda s: 4 * s.n**2 * s.d,
-        make=lambda s: _SelfAttention(1, s.d),
-    ),
+    LayerType("Self-attention", "n²·d", "1", "1",
+              lambda s: 4 * s.n**2 * s.d, lambda s: _SelfAttention(1, s.d)),
     _recurrent(keras.layers.SimpleRNN, 1),
     _recurrent(keras.layers.GRU, 3),
     _recurrent(keras.layers.LSTM, 4),
     _convolution("Convolutional", keras.layers.Conv1D, "k·n·d²"),
     _convolution("Separable convolutional", keras.layers.SeparableConv1D, "k·n·d + n·d²"),
-    LayerType(
-        "Self-attention (restricted)",
-        "r·n·d",
-        "1",
-        "n/r",
-        flops=_restricted_flops,
-        make=lambda s: _RestrictedSelfAttention(1, s.d, window=s.r),
-    ),
-    LayerType(
-        "Self-attention with projections",
-        "n²·d + n·d²",
-        "1",
-        "1",
-        flops=lambda s: 4 * s.n**2 * s.d + 8 * s.n * s.d**2,
-        make=lambda s: MultiHeadSelfAttention(1, s.d),
-    ),
-)
+    LayerType("Self-attention (restricted)", "r·n·d", "1", "n/r",
+              _restricted_flops, lambda s: _RestrictedSelfAttention(1, s.d, window=s.r)),
+    LayerType("Self-attention with projections", "n²·d + n·d²", "1", "1",
+              lambda s: 4 * s.n**2 * s.d + 8 * s.n * s.d**2,
+              lambda s: MultiHeadSelfAttention(1, s.d)),
+)  # fmt: skip
 """The paper's rows, with three kinds of recurrence, the separable convolution of its text, and
 self-attention with the model's projections."""

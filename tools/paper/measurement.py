@@ -17,7 +17,7 @@ class Traced(NamedTuple):
     arguments: tuple
 
 
-def trace_layer(layer, shape, seed=0):
+def trace_layer(layer, shape):
     """Returns the `Traced` forward pass of a Keras layer on standard normal input of a shape."""
     if not layer.built:
         layer.build(shape)
@@ -25,7 +25,7 @@ def trace_layer(layer, shape, seed=0):
         [tf.convert_to_tensor(variable) for variable in variables]
         for variables in (layer.trainable_variables, layer.non_trainable_variables)
     )
-    arguments = (trainable, others, tf.random.stateless_normal(shape, [seed, 0]))
+    arguments = (trainable, others, tf.random.stateless_normal(shape, [0, 0]))
 
     def forward(trainable, others, x):
         return layer.stateless_call(trainable, others, x)[0]
@@ -34,15 +34,15 @@ def trace_layer(layer, shape, seed=0):
     return Traced(function, arguments)
 
 
-def fastest_time(traced, seconds=0.2, least=3):
+def fastest_time(traced, seconds=0.2):
     """Returns the seconds of the fastest of several runs: other load only adds time.
 
-    After an unmeasured run there are at least `least` runs, which take at least `seconds` together.
+    After an unmeasured run there are at least 3 runs, which take at least `seconds` together.
     """
     function, arguments = traced
     function(*arguments)
     times, end = [], time.perf_counter() + seconds
-    while len(times) < least or time.perf_counter() < end:
+    while len(times) < 3 or time.perf_counter() < end:
         start = time.perf_counter()
         function(*arguments)
         times.append(time.perf_counter() - start)
@@ -58,10 +58,8 @@ def peak_memory(traced):
     the machine.
     """
     function, arguments = traced
-    feed = {
-        tensor.name: value.numpy()
-        for tensor, value in zip(function.inputs, tf.nest.flatten(arguments), strict=True)
-    }
+    values = [value.numpy() for value in tf.nest.flatten(arguments)]
+    feed = {x.name: value for x, value in zip(function.inputs, values, strict=True)}
     fetch = [tensor.name for tensor in function.outputs]
     options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
     metadata = tf.compat.v1.RunMetadata()
@@ -75,18 +73,13 @@ def peak_memory(traced):
         for allocator in node.memory
         for record in allocator.allocation_records
     ]
-    if not records:
-        return 0
-    return int(np.cumsum([size for _, size in sorted(records)]).max())
+    return int(np.cumsum([size for _, size in sorted(records)]).max(initial=0))
 
 
 def fitted_exponent(sizes, values):
     """Returns the exponent e of values ≈ c · size^e, fitted to the larger half of the sizes.
 
     The constant cost of a call hides the growth at small sizes. Sizes increase, values are above 0.
-
-    Raises:
-        InputError: if there are fewer than two sizes.
     """
     if len(sizes) < 2:
         raise InputError(f"{len(sizes)} sizes show no growth: give at least 2.")

@@ -46,11 +46,7 @@ def in_output(name):
 
 
 def markdown_table(rows):
-    """Returns a Markdown table.
-
-    Args:
-        rows: list of {column: value}, all of the same columns; None leaves a cell empty.
-    """
+    """Returns rows {column: value}, all of the same columns, in Markdown; None is an empty cell."""
     lines = [f"| {' | '.join(rows[0])} |", f"|{' --- |' * len(rows[0])}"]
     lines += [f"| {' | '.join(map(_cell, row.values()))} |" for row in rows]
     return "\n".join(lines) + "\n"
@@ -59,10 +55,7 @@ def markdown_table(rows):
 def save_tables(name, title, parts):
     """Writes NAME.md and NAME.json into the output folder, and prints the former.
 
-    Args:
-        name: of the files.
-        title: str, the heading.
-        parts: {heading: list of rows as `markdown_table` takes them, or a str that is text}.
+    `parts` are {heading: rows as `markdown_table` takes them, or a text}.
     """
     text = [f"# {title}\n"]
     for heading, part in parts.items():
@@ -94,27 +87,15 @@ def _cell(value):
 
 def define_scores():
     """Defines the flags of `read_scores` and `measure_scores`; returns those of the search."""
-    flags.DEFINE_string(
-        "scores",
-        "",
-        "File whose last line is the JSON of pipelines.evaluate; empty: the run is scored.",
-    )
+    text = "File whose last line is the JSON of pipelines.evaluate; empty: the run is scored."
+    flags.DEFINE_string("scores", "", text)
     flags.DEFINE_string("split", "", "Split to score; empty: the config's test split.")
-    flags.DEFINE_integer(
-        "sentences", None, "Sentences to score, the first ones; default: all.", lower_bound=1
-    )
+    flags.DEFINE_integer("sentences", None, "Sentences to score, the first ones; default: all.", 1)
     return app.define_decoding()
 
 
 def read_scores(metric):
-    """Returns the scores of --scores, a dict, None without the flag.
-
-    Args:
-        metric: a key that they must have.
-
-    Raises:
-        InputError: if the file's last line is not JSON with the metric.
-    """
+    """Returns the scores of --scores, a dict with the metric, or None without the flag."""
     path = flags.FLAGS.scores
     if not path:
         return None
@@ -134,12 +115,7 @@ def read_scores(metric):
 def measure_scores(workdir, **decoding):
     """Scores a run on --split, whole or its first --sentences.
 
-    Args:
-        workdir: `Workdir`.
-        **decoding: arguments of its `load_predictor`.
-
-    Returns:
-        The scores of its task, "sentences" among them; under "of" the split's name.
+    Returns the scores of its task, "sentences" among them; under "of" the split's name.
     """
     config = workdir.load_config()
     task, split = make_task(config), flags.FLAGS.split or config.data.test_split
@@ -153,23 +129,24 @@ def measure_scores(workdir, **decoding):
 # Trainings of about a minute, for --quick ---------------------------------------------------------
 
 
-def grammar_folder():
-    """Writes the first pairs of the built-in corpus as aligned text; returns their folder."""
+def find_run(path, name, make_config):
+    """Returns the `Workdir` of --workdir, or with --quick of a tiny run of its own; else None."""
+    if path:
+        return Workdir(path)
+    return trained(make_config(), in_output(name)) if QUICK.value else None
+
+
+def _write(path, lines):
+    write_file(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def translation_config(steps=300):
+    """Returns the config of a tiny translator; writes the first pairs of the built-in corpus."""
     folder = in_output("corpus")
     for split, count in {"train": 6_000, "validation": 100, "test": 100}.items():
         sides = zip(*itertools.islice(sentence_pairs(split), count), strict=True)
         for language, lines in zip(("en", "de"), sides, strict=True):
-            _write_once(os.path.join(folder, f"{split}.{language}"), lines)
-    return folder
-
-
-def _write_once(path, lines):
-    if not os.path.exists(path):
-        write_file(path, "".join(f"{line}\n" for line in lines).encode())
-
-
-def translation_config(folder, steps=300):
-    """Returns the config of a tiny translator, on aligned text in a folder."""
+            _write(os.path.join(folder, f"{split}.{language}"), lines)
     config = grammar_en_de.get_config()
     config.model.update(vocab_size=800, num_encoder_layers=2, num_decoder_layers=2, model_dim=64)
     config.model.feed_forward_dim = 128
@@ -180,28 +157,21 @@ def translation_config(folder, steps=300):
 
 def _every(steps):
     """Returns the fields of a training that ends in `steps` steps, and is saved at its end."""
-    return {
-        "steps": steps,
-        "warmup_steps": max(1, steps // 4),
-        "log_every": 50,
-        "validate_every": steps,
-        "checkpoint_every": steps,
-        "keep_checkpoints": 1,
-        "average_checkpoints": 0,
-    }
+    at_its_end = dict.fromkeys(("steps", "validate_every", "checkpoint_every"), steps)
+    more = {"log_every": 50, "keep_checkpoints": 1, "average_checkpoints": 0}
+    return at_its_end | more | {"warmup_steps": max(1, steps // 4)}
 
 
-def treebank_folder(folder):
-    """Writes random trees of a small grammar, where there are none yet; returns the folder."""
-    chance = random.Random(0)
+def parsing_config(steps=400):
+    """Returns the config of a tiny parser; writes random trees of a small grammar."""
+    chance, folder = random.Random(0), in_output("table4_treebank")
 
     def noun_phrase():
         noun = chance.choice(("dog", "cat", "man", "house", "train", "letter", "garden"))
         phrase = f"(NP (DT the) (NN {noun}))"
         if chance.random() < 0.3:
-            return (
-                f"(NP {phrase} (PP (IN {chance.choice(('of', 'near', 'with'))}) {noun_phrase()}))"
-            )
+            preposition = chance.choice(("of", "near", "with"))
+            return f"(NP {phrase} (PP (IN {preposition}) {noun_phrase()}))"
         return phrase
 
     def sentence():
@@ -209,12 +179,7 @@ def treebank_folder(folder):
         return f"( (S {noun_phrase()} (VP {verb} {noun_phrase()}) (. .)) )"
 
     for split, count in {"train": 400, "dev": 10, "test": 40}.items():
-        _write_once(os.path.join(folder, f"{split}.mrg"), [sentence() for _ in range(count)])
-    return folder
-
-
-def parsing_config(folder, steps=400):
-    """Returns the config of a tiny parser, on a treebank in a folder."""
+        _write(os.path.join(folder, f"{split}.mrg"), [sentence() for _ in range(count)])
     config = wsj_parsing_small.get_config()
     config.model.update(vocab_size=36, num_encoder_layers=1, num_decoder_layers=1, model_dim=64)
     config.model.update(feed_forward_dim=128, num_heads=2, dropout=0.0)

@@ -19,15 +19,9 @@ _LAYERS = ("num_encoder_layers", "num_decoder_layers")
 def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
     """Returns the config of a row of Table 3 on some corpus, scaled.
 
-    Args:
-        corpus: config; the row replaces its model and its regularization.
-        row: name in `table3.ROWS`.
-        steps: int, for the rows that the paper trains for 100,000 steps.
-        size_factor: widths over the paper's.
-        layer_factor: numbers of layers over the paper's, at least one layer.
-
-    Raises:
-        InputError: if the heads of the row are too many for its scaled width.
+    The row replaces the model and the regularization in the config `corpus`. `steps` are those of
+    the rows that the paper trains for 100,000. The factors are widths and numbers of layers over
+    the paper's, at least one layer.
     """
     paper, config = table3.get_config(row), corpus.copy_and_resolve_references()
     config.model.update(paper.model)
@@ -48,22 +42,15 @@ def row_config(corpus, row, steps, size_factor=1.0, layer_factor=1.0):
     share = steps / corpus.train.steps
     warmup = max(1, round(share * corpus.train.warmup_steps))
     scale = corpus.train.learning_rate_scale * (warmup / corpus.train.warmup_steps) ** 0.5
-    config.train.update(
-        label_smoothing=paper.train.label_smoothing,
-        average_checkpoints=paper.train.average_checkpoints,
-        warmup_steps=warmup,
-        learning_rate_scale=scale,
-        validate_every=config.train.steps,
-    )
+    config.train.update(warmup_steps=warmup, learning_rate_scale=scale)
+    config.train.validate_every = config.train.steps
+    for field in ("label_smoothing", "average_checkpoints"):
+        config.train[field] = paper.train[field]
     return config
 
 
 def measured(path, config):
-    """Returns (perplexity, BLEU) of a row's workdir, None where it is not yet trained to its end.
-
-    Raises:
-        InputError: if the folder holds the row of another sweep.
-    """
+    """Returns (perplexity, BLEU) of a row's workdir, or None before the end of its training."""
     workdir = Workdir(path)
     if not workdir.path.exists():
         return None

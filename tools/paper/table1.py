@@ -24,18 +24,12 @@ from t2t_keras.errors import InputError
 KERNEL = flags.DEFINE_integer("kernel", 3, "k of the convolutions.", lower_bound=2)
 WINDOW = flags.DEFINE_integer("window", 32, "r of restricted self-attention.", lower_bound=1)
 BATCH = flags.DEFINE_integer("batch", 8, "Sequences of a forward pass.", lower_bound=1)
-SECONDS = flags.DEFINE_float(
-    "seconds",
-    None,
-    "Seconds for which each time is measured; 0: one pass; default: 0.5, with --quick 0.1.",
-    lower_bound=0.0,
-)
-LONGEST = flags.DEFINE_integer(
-    "longest", None, "The greatest n; default: 4096, with --quick 1024.", lower_bound=64
-)
-WIDEST = flags.DEFINE_integer(
-    "widest", None, "The greatest d; default: 2048, with --quick 512.", lower_bound=64
-)
+TEXT = "Seconds for which each time is measured; 0: one pass; default: 0.5, with --quick 0.1."
+SECONDS = flags.DEFINE_float("seconds", None, TEXT, lower_bound=0.0)
+TEXT = "The greatest n; default: 4096, with --quick 1024."
+LONGEST = flags.DEFINE_integer("longest", None, TEXT, lower_bound=64)
+TEXT = "The greatest d; default: 2048, with --quick 512."
+WIDEST = flags.DEFINE_integer("widest", None, TEXT, lower_bound=64)
 
 FIXED_WIDTH = 64  # d, where n grows
 FIXED_LENGTH = 128  # n, where d grows
@@ -55,23 +49,18 @@ def main():
     }
     found = {letter: measure(all_sizes) for letter, all_sizes in growing.items()}
     shared.save_picture(growth_figure(growing, found), "table1")
-    values = {
-        f"{unit} over {letter}": value_rows(letter, all_sizes, found[letter], which)
-        for letter, all_sizes in growing.items()
-        for which, unit in enumerate(("Milliseconds", "MiB"))
+    exponents = f"Exponents, over n at d = {FIXED_WIDTH}, over d at n = {FIXED_LENGTH}"
+    parts = {
+        "As the paper has it": formula_rows(growing["n"][-1]),
+        exponents: exponent_rows(growing, found),
+        "How it was measured": __doc__.split("\n\n")[-1].replace("\n", " ").strip(),
     }
-    shared.save_tables(
-        "table1",
-        "Table 1: complexity per layer, sequential operations, maximum path length",
-        {
-            "As the paper has it": formula_rows(growing["n"][-1]),
-            f"Exponents, over n at d = {FIXED_WIDTH}, over d at n = {FIXED_LENGTH}": (
-                exponent_rows(growing, found)
-            ),
-            "How it was measured": __doc__.split("\n\n")[-1].replace("\n", " ").strip(),
-        }
-        | values,
-    )
+    for letter, all_sizes in growing.items():
+        for which, unit in enumerate(("Milliseconds", "MiB")):
+            rows = value_rows(letter, all_sizes, found[letter], which)
+            parts[f"{unit} over {letter}"] = rows
+    title = "Table 1: complexity per layer, sequential operations, maximum path length"
+    shared.save_tables("table1", title, parts)
 
 
 def _powers(last):
@@ -84,21 +73,18 @@ def _sizes(n, d):
 
 def measure(all_sizes):
     """Returns {name: array [2, sizes]}, milliseconds and MiB of each layer at each size."""
+    seconds = SECONDS.value if SECONDS.value is not None else (0.1 if shared.QUICK.value else 0.5)
     found = {}
     for row in TABLE_1:
         logging.info("Measuring %s", row.name)
-        columns = [_measure(row, sizes) for sizes in all_sizes]
+        columns = []
+        for sizes in all_sizes:
+            traced = trace_layer(row.make(sizes), (BATCH.value, sizes.n, sizes.d))
+            columns.append((1e3 * fastest_time(traced, seconds), peak_memory(traced) / 2**20))
+            del traced
+            gc.collect()  # graphs are cycles
         found[row.name] = np.array(columns).T
     return found
-
-
-def _measure(row, sizes):
-    traced = trace_layer(row.make(sizes), (BATCH.value, sizes.n, sizes.d))
-    seconds = SECONDS.value if SECONDS.value is not None else (0.1 if shared.QUICK.value else 0.5)
-    result = 1e3 * fastest_time(traced, seconds), peak_memory(traced) / 2**20
-    del traced
-    gc.collect()  # graphs are cycles
-    return result
 
 
 def formula_rows(sizes):
@@ -126,9 +112,8 @@ def exponent_rows(growing, found):
         cells = {"Layer": row.name, "Formula": row.complexity}
         for letter, all_sizes in growing.items():
             flops = [row.flops(sizes) for sizes in all_sizes]
-            for kind, values in zip(
-                ("FLOPs", "time", "memory"), (flops, *found[letter][row.name]), strict=True
-            ):
+            columns = flops, *found[letter][row.name]
+            for kind, values in zip(("FLOPs", "time", "memory"), columns, strict=True):
                 exponent = fitted_exponent(_values(letter, all_sizes), values)
                 cells[f"{kind}, {letter}"] = round(exponent, 2)
         rows.append(cells)

@@ -23,7 +23,6 @@ from pipelines import app
 from pipelines.configs import wmt14_en_de_base, wmt14_en_de_big
 from pipelines.tasks import make_task
 from pipelines.train import WORKDIR
-from pipelines.workdir import Workdir
 from t2t_keras.analysis import counts
 from t2t_keras.data.streams import training_batches
 from t2t_keras.errors import InputError
@@ -48,7 +47,9 @@ _MATRIX = 2_048  # rows and columns of the product that measures a rate
 
 
 def main():
-    workdir = find_run()
+    workdir = shared.find_run(WORKDIR.value, "table2_run", shared.translation_config)
+    if workdir is None:
+        raise InputError("give --workdir of a run, or --quick for a tiny one of its own.")
     config = workdir.load_config()
     if config.get("task", "translation") != "translation":
         raise InputError(f"{workdir.path} holds no run of translation: give another --workdir.")
@@ -57,18 +58,12 @@ def main():
     columns = "Model", "BLEU EN-DE", "BLEU EN-FR", "FLOPs EN-DE", "FLOPs EN-FR"
     rows = [dict(zip(columns, row, strict=True)) for row in TABLE_2]
     languages = f"{config.data.source_language}-{config.data.target_language}"
+    bleu = f"BLEU {languages}, {scores['of']}, {scores['sentences']} sentences"
+    this_run = {"Model": str(workdir.path), bleu: round(scores["bleu"], 2)}
+    this_run |= {name: cost[name] for name in ("FLOPs, counted", "FLOPs by time")}
     parts = {
         "The paper's rows (newstest2014)": rows,
-        "This run": [
-            {
-                "Model": str(workdir.path),
-                f"BLEU {languages}, {scores['of']}, {scores['sentences']} sentences": round(
-                    scores["bleu"], 2
-                ),
-                "FLOPs, counted": cost["FLOPs, counted"],
-                "FLOPs by time": cost["FLOPs by time"],
-            }
-        ],
+        "This run": [this_run],
         "Signature": f"`{scores['bleu_signature']}`",
         "Its cost in detail": [{"Measure": k, "Value": v} for k, v in cost.items()],
         f"The paper's runs, counted (sentences of {LENGTH.value} tokens)": papers_costs(),
@@ -76,27 +71,12 @@ def main():
     shared.save_tables("table2", "Table 2: BLEU and training cost", parts)
 
 
-def find_run():
-    """Returns the `Workdir` to report on."""
-    if WORKDIR.value:
-        return Workdir(WORKDIR.value)
-    if not shared.QUICK.value:
-        raise InputError("give --workdir of a run, or --quick for a tiny one of its own.")
-    return shared.trained(
-        shared.translation_config(shared.grammar_folder()), shared.in_output("table2_run")
-    )
-
-
 def training_cost(workdir, config):
     """Returns {measure: value}, the training cost of the run."""
     steps, seconds = progress(workdir)
     model_config, task = TransformerConfig(**config.model), make_task(config)
-    batches = training_batches(
-        workdir.tokens,
-        config.data.train_split,
-        task.make_batcher(replicas=1),
-        config.train.seed,
-    )
+    split = workdir.tokens, config.data.train_split, task.make_batcher(replicas=1)
+    batches = training_batches(*split, config.train.seed)
     shapes = [
         (*map(int, inputs["source_ids"].shape), int(inputs["target_ids"].shape[1]))
         for inputs, *_ in itertools.islice(batches, BATCHES.value)

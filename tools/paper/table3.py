@@ -24,21 +24,12 @@ from t2t_keras.errors import InputError
 from t2t_keras.models.config import TransformerConfig
 
 QUICK_ROWS = ["base", "A1", "C1", "D1"]
-STEPS = flags.DEFINE_integer(
-    "steps",
-    None,
-    "Training steps of each row; big has three times as many; default: the config's.",
-    lower_bound=1,
-)
-SIZE_FACTOR = flags.DEFINE_float(
-    "size_factor", None, "Widths over the paper's; default: 1/4, with --quick 1/8.", 1e-3
-)
-LAYER_FACTOR = flags.DEFINE_float(
-    "layer_factor",
-    None,
-    "Numbers of layers over the paper's; default: 1/2, with --quick 1/3.",
-    1e-3,
-)
+TEXT = "Training steps of each row; big has three times as many; default: the config's."
+STEPS = flags.DEFINE_integer("steps", None, TEXT, lower_bound=1)
+TEXT = "Widths over the paper's; default: 1/4, with --quick 1/8."
+SIZE_FACTOR = flags.DEFINE_float("size_factor", None, TEXT, 1e-3)
+TEXT = "Numbers of layers over the paper's; default: 1/2, with --quick 1/3."
+LAYER_FACTOR = flags.DEFINE_float("layer_factor", None, TEXT, 1e-3)
 ROWS = flags.DEFINE_list(
     "rows",
     None,
@@ -101,7 +92,7 @@ def corpus_config():
     if CONFIG.value is not None:
         config = CONFIG.value.copy_and_resolve_references()
     elif shared.QUICK.value:
-        config = shared.translation_config(shared.grammar_folder(), steps=250)
+        config = shared.translation_config(steps=250)
     else:
         config = grammar_en_de.get_config()
     config.unlock()

@@ -14,7 +14,6 @@ from published import TABLE_4
 
 from pipelines import app
 from pipelines.train import WORKDIR
-from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 
 DECODING = shared.define_scores()
@@ -23,14 +22,16 @@ DECODING = shared.define_scores()
 def main():
     scores = shared.read_scores("f1")
     if scores is None:
-        workdir, corpus = find_run()
+        workdir = shared.find_run(WORKDIR.value, "table4_run", shared.parsing_config)
+        if workdir is None:
+            raise InputError("give --workdir of a parsing, --scores, or --quick for a tiny run.")
         task = workdir.load_config().get("task")
         if task != "parsing":
             raise InputError(
                 f"{workdir.path} holds a run of task {task!r}: give the --workdir of a parsing."
             )
         scores = shared.measure_scores(workdir, **app.given(DECODING))
-        scores["of"] = f"{corpus}, {scores['of']}"
+        scores["of"] = f"{WORKDIR.value or 'random trees of a small grammar'}, {scores['of']}"
     rows = [
         {"Parser": parser, "Training": training, "F1 on WSJ 23": f1, "F1 here": None}
         for parser, training, f1 in TABLE_4
@@ -45,17 +46,6 @@ def main():
     ]
     parts = {"F1": rows, "All measures of this run": figures}
     shared.save_tables("table4", "Table 4: English constituency parsing", parts)
-
-
-def find_run():
-    """Returns the `Workdir` to score and what to call its corpus, a str."""
-    if WORKDIR.value:
-        return Workdir(WORKDIR.value), str(WORKDIR.value)
-    if not shared.QUICK.value:
-        raise InputError("give --workdir of a parsing, --scores, or --quick for a tiny run.")
-    folder = shared.treebank_folder(shared.in_output("table4_treebank"))
-    run = shared.trained(shared.parsing_config(folder), shared.in_output("table4_run"))
-    return run, "random trees of a small grammar"
 
 
 if __name__ == "__main__":

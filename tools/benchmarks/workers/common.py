@@ -30,30 +30,22 @@ def answer(measure):
 def alone(lock):
     """Context manager that waits until no other process holds a lock, and then holds it alone.
 
-    Args:
-        lock: file descriptor on which this process shares the lock, as all do while they start and
-            compile; None: there is nothing to wait for.
+    The lock is that of a file descriptor, which all share while they start and compile; None: there
+    is nothing to wait for.
     """
-    if lock is None:
-        yield
-        return
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
+    if lock is not None:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    yield
+    if lock is not None:
         fcntl.flock(lock, fcntl.LOCK_SH)
 
 
 def median_time(function, repeats, warm_up=1, wait=None, compiles=False, lock=None):
-    """Returns the median seconds of a call, after some unmeasured ones.
+    """Returns the median seconds of `repeats` calls, after some unmeasured ones, `alone`.
 
-    Args:
-        function: without arguments.
-        repeats, warm_up: int, measured and unmeasured calls.
-        wait: function that waits for a GPU. With it calls follow one another without waiting, as
-            in training, and their mean is returned; None: each call waits itself.
-        compiles: whether the first call compiles, which other processes may do at the same time.
-        lock: see `alone`.
+    With `wait`, a function that waits for a GPU, calls follow one another without waiting, as in
+    training, and their mean is returned. If the first call compiles, other processes may do the
+    same meanwhile.
     """
     if compiles:
         function()
@@ -84,10 +76,7 @@ def divide_threads(threads, batches):
 
 
 def decoding_figures(seconds, tokens, batch, target):
-    """Returns what is reported of a search in `seconds`, with the memory that the process has now.
-
-    Args: the target tokens that it found, the sentences, and the tokens of each.
-    """
+    """Returns what is reported of a search of `batch` sentences, each of `target` tokens."""
     status = pathlib.Path("/proc/self/status").read_text()
     return {
         "target tokens/s": tokens / seconds,
@@ -102,13 +91,7 @@ def shortlist_table(vocab):
     """Returns a shortlist for random models: the targets of each source id, and frequent ones.
 
     Targets are drawn by Zipf's law, as words of a language are: the lists of a batch overlap as
-    those of real text do.
-
-    Args:
-        vocab: int, ids of source and target; the first 260 are no words.
-
-    Returns:
-        List of `vocab` sorted lists of up to 100 ids, and a sorted list of ids.
+    those of real text do. The first 260 of `vocab` ids are no words; a list has up to 100 ids.
     """
     draw = random.Random(0)
     words = range(260, vocab)

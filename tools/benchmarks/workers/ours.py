@@ -40,14 +40,8 @@ from t2t_keras.training.metrics_log import MetricsLog
 def model_config(size):
     """Returns the `TransformerConfig` of a size."""
     layers, dim, inner, heads, vocab, _ = common.SIZES[size]
-    return t2t.TransformerConfig(
-        vocab,
-        num_encoder_layers=layers,
-        num_decoder_layers=layers,
-        model_dim=dim,
-        feed_forward_dim=inner,
-        num_heads=heads,
-    )
+    sizes = {"model_dim": dim, "feed_forward_dim": inner, "num_heads": heads}
+    return t2t.TransformerConfig(vocab, layers, layers, **sizes)
 
 
 def endless_translator(size, beam_size, source_length, target_length, dtype="float32"):
@@ -84,20 +78,12 @@ class Clock(keras.callbacks.Callback):
 
     On a GPU steps follow one another without waiting: only the first and the last time are those
     of a step that is done.
-
-    Args:
-        warm_up: int, unmeasured steps; the first compile.
-        lock: see `common.alone`.
-
-    Attributes:
-        times: list of float.
     """
 
     def __init__(self, warm_up, lock=None):
         super().__init__()
         self.warm_up, self.lock = warm_up, lock
-        self.times = []
-        self.measurement = contextlib.ExitStack()
+        self.times, self.measurement = [], contextlib.ExitStack()
 
     def on_train_batch_end(self, batch, logs=None):
         if batch + 1 == self.warm_up:
@@ -134,13 +120,9 @@ def train(size, dtype, repeats, threads, parts, xla="auto", lock=None):
     model.micro_batches = model.parallel_micro_batches = parts
     loss = t2t.LabelSmoothedCrossEntropy(0.1)
     model.compile(optimizer=t2t.adam(config.model_dim), loss=loss, jit_compile=xla)
-    rng = np.random.default_rng(0)
-    shape = batch, common.TRAINING_LENGTH
-    ids = [rng.integers(1, config.vocab_size, shape).astype("int32") for _ in range(3)]
-    inputs = {"source_ids": ids[0], "target_ids": ids[1]}
-    step = tf.data.Dataset.from_tensors((inputs, ids[2], np.ones(shape, "float32")))
+    batches = _full_batch(config.vocab_size, (batch, common.TRAINING_LENGTH))
     clock = Clock(warm_up=2, lock=lock)
-    model.fit(step.repeat(), steps_per_epoch=repeats + 2, callbacks=[clock], verbose=0)
+    model.fit(batches, steps_per_epoch=repeats + 2, callbacks=[clock], verbose=0)
     seconds = clock.seconds()
     flops = count_training_flops(config, batch, common.TRAINING_LENGTH, common.TRAINING_LENGTH)
     figures = {"target tokens/s": batch * common.TRAINING_LENGTH / seconds}
@@ -167,9 +149,10 @@ def epoch(workdir, warm_up, steps, bare, threads):
     clock = Clock(warm_up)
     with tempfile.TemporaryDirectory() as folder:
         callbacks = [clock]
-        if bare:
-            batches = _full_batch(model.config.vocab_size, weights)
-            tokens = steps * int(next(iter(batches))[2].shape.num_elements())
+        if bare:  # of the mean size and length of real batches
+            length = round(tokens / steps / np.mean([len(w) for w in weights]))
+            shape = round(tokens / steps / length), length
+            batches, tokens = _full_batch(model.config.vocab_size, shape), steps * math.prod(shape)
             optimizer = experiment.make_optimizer(config.train, model.config)
             model.compile(optimizer, model.loss)
         else:
@@ -188,11 +171,8 @@ def epoch(workdir, warm_up, steps, bare, threads):
     }
 
 
-def _full_batch(vocab_size, weights):
-    """Returns one batch without padding forever, of the mean size and length of real ones."""
-    tokens = np.mean([np.count_nonzero(w) for w in weights])
-    length = round(tokens / np.mean([len(w) for w in weights]))
-    shape = round(tokens / length), length
+def _full_batch(vocab_size, shape):
+    """Returns one batch [rows, length] without padding forever."""
     rng = np.random.default_rng(0)
     ids = [rng.integers(4, vocab_size, shape).astype("int32") for _ in range(3)]
     inputs = {"source_ids": ids[0], "target_ids": ids[1]}
@@ -201,12 +181,9 @@ def _full_batch(vocab_size, weights):
 
 def memory(tokens, vocab, length, threads):
     """The most memory that training takes: one step of a small model with a large vocabulary."""
-    model = t2t.Transformer(
-        t2t.TransformerConfig.tiny(vocab, num_encoder_layers=1, num_decoder_layers=1)
-    )
-    model.compile(
-        optimizer=t2t.adam(model.config.model_dim), loss=t2t.LabelSmoothedCrossEntropy(0.1)
-    )
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = t2t.Transformer(t2t.TransformerConfig.tiny(vocab, **layers))
+    model.compile(t2t.adam(model.config.model_dim), t2t.LabelSmoothedCrossEntropy(0.1))
 
     def most():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
@@ -267,8 +244,8 @@ def decode(
 ):
     """Our search in an exported SavedModel: random weights, all outputs of one length.
 
-    The batch is split into `parts`, each decoded by a thread of its own. An operation then uses
-    cores / parts threads."""
+    A batch has `parts`, each decoded by a thread of its own by operations of cores / parts threads.
+    """
     devices.limit_threads(parts)
     name = f"{size}_{dtype}_{beam}_{source}_{target}{'_shortlist' * shortlist}"
     export = pathlib.Path(folder) / name
@@ -309,17 +286,15 @@ def search(
     translator = endless_translator(size, beam, source, target, dtype)
     words = np.random.default_rng(1).integers(0, 300, (batch, source - 1))
     texts = [" ".join(f"w{word}" for word in row) for row in words]
-    seconds, default = [], predictor_search.PLAIN_CALLS
+    seconds, default = {}, predictor_search.PLAIN_CALLS
+    timing = {"repeats": repeats, "compiles": True, "lock": lock}
     for plain_calls in (math.inf, 0):
         predictor_search.PLAIN_CALLS = plain_calls
-        time_of_call = common.median_time(
-            lambda: translator(texts), repeats, compiles=True, lock=lock
-        )
-        seconds.append(time_of_call)
+        seconds[plain_calls] = common.median_time(lambda: translator(texts), **timing)
     predictor_search.PLAIN_CALLS = default
     assert not translator.searches().without_xla, "XLA could not compile the search"
-    figures = common.decoding_figures(seconds[1], batch * target, batch, target)
-    return figures | {"target tokens/s without XLA": batch * target / seconds[0]}
+    figures = common.decoding_figures(seconds[0], batch * target, batch, target)
+    return figures | {"target tokens/s without XLA": batch * target / seconds[math.inf]}
 
 
 def _shortlist(translator):
