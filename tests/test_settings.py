@@ -108,15 +108,12 @@ def test_a_predictor_checks_its_settings(make):
                 type(made)(made.model, made.tokenizer, **{name: value})
 
 
-def test_a_classifier_and_batches_check_their_settings():
-    with pytest.raises(InputError, match="max_source_length is '9': give a whole number"):
-        classifier(max_source_length="9")
-    for size in (0, "2", math.nan):
-        with pytest.raises(InputError, match=f"batch_size is {size!r}: give a whole number"):
-            list(map_by_length(list, ["a"], size))
-    for n in (0, "2", True):
-        with pytest.raises(InputError, match=f"^n is {n!r}: give a whole number from 1 to"):
-            tiny.translator().n_best(["a"], n)
+@pytest.mark.parametrize("value", [0, "2", math.nan, True])
+def test_sizes_of_batches_and_numbers_of_translations_are_checked(value):
+    with pytest.raises(InputError, match=f"batch_size is {value!r}: give a whole number"):
+        list(map_by_length(list, ["a"], value))
+    with pytest.raises(InputError, match=f"^n is {value!r}: give a whole number from 1 to"):
+        tiny.translator().n_best(["a"], value)
 
 
 def test_searches_check_their_settings():

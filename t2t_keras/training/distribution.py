@@ -1,9 +1,8 @@
 """Data-parallel training on several devices and hosts (the paper: eight GPUs, section 5.2).
 
 `default_strategy` chooses the `tf.distribute` strategy. The other functions are for several
-workers, which are processes on several hosts. One of them is the chief; only the chief writes
-files. All workers exchange small numbers at the same points of the program. With one worker these
-functions do nothing and need no settings.
+workers, processes on several hosts, which exchange small numbers at the same points of the program.
+One of them is the chief; only the chief writes files. With one worker these functions do nothing.
 """
 
 import functools
@@ -30,8 +29,7 @@ def default_strategy() -> tf.distribute.Strategy:
 
     The replicas' gradients are added up in packs of 32 MiB, so that the sum of one pack overlaps
     with the backward pass (not with XLA or loss scaling, which need all gradients first). Each
-    replica then makes the whole update. With Muon, each replica orthogonalizes every matrix:
-    dividing the matrices would need one more exchange of updates.
+    replica then makes the whole update.
 
     A batch is always the global batch: the strategy splits it by rows among the replicas. Their
     parts may be unequal, even empty. Loss and gradient are computed over the global batch, also for

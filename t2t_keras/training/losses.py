@@ -14,10 +14,9 @@ from t2t_keras.types import Array
 class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
     """Cross-entropy against labels smoothed with the uniform distribution (section 5.4).
 
-    A training step of this library's models uses the sum over tokens and the weight of the tokens
-    (`sum_and_tokens`, `from_hidden`), and divides once, by the tokens of the global batch. A call,
-    for other Keras models, divides by them as well. One device and several therefore take the same
-    step, even if their parts contain different numbers of tokens.
+    A training step of our models uses `sum_and_tokens` or `from_hidden` and divides once,
+    by the tokens of the global batch. A call, for other Keras models, divides by them as well. One
+    device and several therefore take the same step, whatever tokens their parts contain.
 
     Args:
         smoothing: ε, the probability taken from the label and spread over the vocabulary.
@@ -162,10 +161,9 @@ def _without_column(x, positions):
 def token_weights(labels, sample_weight=None):
     """Returns the weight of each target token, float32 [batch, target].
 
-    Args:
-        labels: integers [batch, target], 0 on padding; or [batch], classes from 0.
-        sample_weight: [batch, target]; or [batch] or [batch, 1], the weight of each sentence's
-            tokens; or a column of the labels' shape; or None: 1. Padding always has weight 0.
+    Labels are [batch, target], 0 on padding, which always has weight 0; or [batch], classes from 0.
+    Weights are [batch, target]; or [batch] or [batch, 1], of each sentence's tokens; or a column of
+    the labels' shape; or None: 1.
 
     Raises:
         InputError: if sample_weight has another shape.

@@ -1,9 +1,8 @@
 """The paper's Adam (section 5.3), and Muon for the matrices of the model.
 
 `adam(model_dim)` is the paper's optimizer with its learning rate. Both classes compute the norm of
-the global batch's gradient, can clip it, and can keep an exponential moving average (EMA) of
-the weights. For bfloat16 weights they compute in float32; float16 weights are refused.
-Learning rates are in schedules.py.
+the global batch's gradient, can clip it, and can keep an exponential moving average (EMA) of the
+weights. For bfloat16 weights they compute in float32; float16 weights are refused.
 """
 
 import inspect
@@ -46,15 +45,12 @@ def naming_arguments_of(kind, *but):
 class OwnOptimizer(keras_compat.GradientsAfterReduction, keras_compat.Float32Updates):
     """Base of the optimizers of this library, to mix with one of Keras; see `apply` for the order.
 
-    Keras clips the gradients of each replica before their sum, so that the update depends on the
-    number of devices. Here the sum is clipped, by `clipnorm` and `clipvalue` as well.
+    The sum of the gradients over replicas is clipped, by `clipnorm` and `clipvalue` as well.
 
     After t updates the average is Σ d^(t-i) w_i / Σ d^(t-i), over the weights w_1 … w_t after each
-    update. It does not include the initial weights (Keras's `use_ema`, which is refused, gives
-    them the weight d^t and overwrites the weights). Weights that an update does not change, frozen
-    or without a gradient, are averaged as well. Training continues from the weights themselves. The
-    averages are variables of the optimizer, so that checkpoints include them; for bfloat16 weights
-    they are float32.
+    update, without the initial weights. Weights that an update does not change, frozen or without a
+    gradient, are averaged as well. Training continues from the weights themselves. The averages are
+    variables of the optimizer, so that checkpoints include them; of bfloat16 weights in float32.
 
     Args:
         weight_decay: λ of decoupled weight decay (AdamW, Loshchilov and Hutter 2019): each update
@@ -246,14 +242,14 @@ class Muon(keras_compat.HiddenMatrices, OwnOptimizer, keras.optimizers.Muon):
 
     A matrix moves by the orthogonal matrix nearest to the sum of its gradients (Jordan et al. 2024,
     "Muon: An optimizer for hidden layers in neural networks"), scaled so that a learning rate for
-    Adam fits (Liu et al. 2025, arXiv:2502.16982). If several matrices are fused in one kernel, each
-    gets its own orthogonal update.
+    Adam fits (Liu et al. 2025, arXiv:2502.16982). Of several matrices fused in one kernel each gets
+    its own orthogonal update.
 
-    A layer says by the name of a weight that it is a matrix of a hidden layer: "kernel", as in
-    `keras.layers.Dense`, or a name that contains it. Adam moves all others: vectors (also with a
-    second axis of size 1, or as rows of a table), embeddings, positions, and the output projection
-    of this library's models, tied or not. For your own model, name the output layer in
-    `exclude_layers`. A variable of no layer is a matrix, unless it has a name of its own.
+    A weight is a matrix of a hidden layer if its name contains "kernel", as in Keras's `Dense`.
+    Adam moves all others: vectors (also with a second axis of size 1, or as rows of a table),
+    embeddings, positions, and the output projection of this library's models, tied or not. For your
+    own model, name the output layer in `exclude_layers`. A variable of no layer is a matrix, unless
+    it has a name of its own.
 
     Args:
         learning_rate: as for `Adam`.

@@ -126,25 +126,6 @@ def test_a_translation_does_not_compute_all_positions_again_for_each_token():
     assert once + target * count_graph_flops(last_step) < again / 20
 
 
-# Table 3 ------------------------------------------------------------------------------------------
-
-
-def matrices(c):
-    """Elements of the paper's matrices: W^Q, W^K, W^V, W^O, W_1, W_2 and the shared embedding."""
-    attention = c.num_heads * (2 * c.model_dim * c.key_dim + 2 * c.model_dim * c.value_dim)
-    feed_forward = 2 * c.model_dim * c.feed_forward_dim
-    encoder = c.num_encoder_layers * (attention + feed_forward)
-    decoder = c.num_decoder_layers * (2 * attention + feed_forward)
-    return c.vocab_size * c.model_dim + encoder + decoder
-
-
-def vectors(c):
-    """Elements of b_1, b_2 and of the gain and bias of each layer norm."""
-    biases = (c.num_encoder_layers + c.num_decoder_layers) * (c.feed_forward_dim + c.model_dim)
-    norms = (2 * c.num_encoder_layers + 3 * c.num_decoder_layers) * 2 * c.model_dim
-    return biases + norms
-
-
 @pytest.mark.parametrize(("millions", "changes"), [
     (65, {}),
     (36, {"num_encoder_layers": 2, "num_decoder_layers": 2}),
@@ -157,6 +138,5 @@ def vectors(c):
 ])  # fmt: skip
 def test_parameters_of_table_3(millions, changes):
     config = TransformerConfig.base(41_200, **changes)  # a vocabulary that fits its base row
-    assert round(matrices(config) / 1e6) == millions
-    assert count_parameters(config).total == matrices(config) + vectors(config)
-    assert round(matrices(TransformerConfig.big(37_000)) / 1e6) == 214
+    assert round(count_parameters(config).total / 1e6) == millions
+    assert round(count_parameters(TransformerConfig.big(37_000)).total / 1e6) == 214

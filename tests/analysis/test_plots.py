@@ -37,11 +37,11 @@ def links(axis):
 
 def test_one_word_over_heads(attention, tmp_path):
     figure = plots.draw_word(attention, layer=1, query=2)
-    blue, orange, green = (
-        matplotlib.colors.to_hex(f"tab:{c}") for c in ("blue", "orange", "green")
-    )
+    expected = [(1, 2, "blue", 1.0), (2, 2, "orange", 1.0)]
+    expected += [(key, 2, "green", 0.25) for key in range(4)]
     assert sorted(links(figure.axes[0])) == sorted(
-        [(1, 2, blue, 1.0), (2, 2, orange, 1.0), *((k, 2, green, 0.25) for k in range(4))]
+        (key, query, matplotlib.colors.to_hex(f"tab:{color}"), opacity)
+        for key, query, color, opacity in expected
     )
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["head 1", "head 2", "head 3"]
     assert "layer 2 of 2" in figure.axes[0].get_title() and "“ox”" in figure.axes[0].get_title()
@@ -85,21 +85,15 @@ def test_dollars_are_drawn_as_dollars(tmp_path):
 
 
 def test_an_installed_font_that_has_the_characters_is_taken(tmp_path, monkeypatch, caplog):
-    builder = FontBuilder(1000)
     glyphs = {ord("犬"): "dog", ord("한"): "han"}
-    builder.setupGlyphOrder([".notdef", *glyphs.values()])
-    builder.setupCharacterMap(glyphs)
-    pen = TTGlyphPen(None)
-    for point in ((0, 0), (0, 900), (900, 900), (900, 0)):
-        (pen.lineTo if point != (0, 0) else pen.moveTo)(point)
-    pen.closePath()
-    builder.setupGlyf(dict.fromkeys([".notdef", *glyphs.values()], pen.glyph()))
-    builder.setupHorizontalMetrics(dict.fromkeys([".notdef", *glyphs.values()], (1000, 0)))
+    names, pen, builder = [".notdef", *glyphs.values()], TTGlyphPen(None), FontBuilder(1000)
+    pen.moveTo((0, 0)), pen.lineTo((0, 900)), pen.lineTo((900, 900)), pen.closePath()
+    builder.setupGlyphOrder(names), builder.setupCharacterMap(glyphs)
+    builder.setupGlyf(dict.fromkeys(names, pen.glyph()))
+    builder.setupHorizontalMetrics(dict.fromkeys(names, (1000, 0)))
     builder.setupHorizontalHeader(ascent=900, descent=-100)
-    builder.setupNameTable({"familyName": "Two Squares", "styleName": "Regular"})
-    builder.setupOS2()
-    builder.setupPost()
-    builder.save(tmp_path / "two.ttf")
+    builder.setupNameTable({"familyName": "Two Triangles", "styleName": "Regular"})
+    builder.setupOS2(), builder.setupPost(), builder.save(tmp_path / "two.ttf")
     fonts = [str(tmp_path / "two.ttf"), str(tmp_path / "none.ttf")]
     monkeypatch.setattr(matplotlib.font_manager, "findSystemFonts", lambda: fonts)
     with warnings.catch_warnings():
@@ -114,9 +108,7 @@ def test_an_installed_font_that_has_the_characters_is_taken(tmp_path, monkeypatc
 
 def test_a_picture_of_too_many_tokens_is_refused(attention, tmp_path):
     wide = attention._replace(queries=TOKENS * 175, weights=np.zeros([2, 3, 700, 4]))
-    with pytest.raises(
-        InputError, match=r"has 700 tokens, .* of 3 heads: .* at most about 6.. tok"
-    ):
+    with pytest.raises(InputError, match=r"700 tokens, .* of 3 heads: .* at most about 6.. tok"):
         plots.draw_matrices(wide)
     figure = plots.draw_statistics({"x": HeadStatistics(*np.zeros([5, 1, 1]))})
     figure.set_size_inches(200, 1)
@@ -127,10 +119,9 @@ def test_a_picture_of_too_many_tokens_is_refused(attention, tmp_path):
 def test_the_clearest_query_and_the_sharpest_heads(attention):
     assert plots.sharpest_heads(attention, 0) == [0, 1]
     assert plots.clearest_query(attention, 0) in (1, 2)  # at 0 two heads agree; 3 is the end
-    comma = attention._replace(queries=["▁the", "▁old", ",", "</s>"])
-    assert plots.clearest_query(comma, 0) == 1
-    comma = attention._replace(queries=["▁the", "▁,", "▁ox", "</s>"])
-    assert plots.clearest_query(comma, 0) == 2
+    for queries, clearest in ((["▁the", "▁old", ","], 1), (["▁the", "▁,", "▁ox"], 2)):
+        comma = attention._replace(queries=[*queries, "</s>"])
+        assert plots.clearest_query(comma, 0) == clearest
 
 
 def test_statistics_have_a_row_of_panels_for_each_kind(tmp_path):
@@ -146,29 +137,26 @@ def test_statistics_have_a_row_of_panels_for_each_kind(tmp_path):
 HEADER = "step,seconds,loss,perplexity,validation_loss,validation_perplexity,validation_bleu\n"
 
 
-def rows_with_curves(path):
+def rows_with_curves(image):
     """Returns the rows of a picture with colored pixels: curves, not axes or text."""
-    pixels = matplotlib.image.imread(path)[..., :3]
-    return np.flatnonzero(np.any(np.ptp(pixels, axis=-1) > 0.3, axis=1))
+    return np.flatnonzero(np.any(np.ptp(image, axis=-1) > 0.3, axis=1))
 
 
 def test_curves_have_a_panel_for_each_measure(tmp_path):
-    csv = tmp_path / "metrics.csv"
+    def draw(content):
+        (tmp_path / "metrics.csv").write_text(content)
+        written = plots.draw_curves(tmp_path / "metrics.csv", picture)
+        assert written == picture.exists()
+        return matplotlib.image.imread(picture)[..., :3] if written else None
+
+    picture = tmp_path / "curves.png"
+    assert draw(HEADER) is None
     rows = [f"{i},{i / 2},{5 - i / 100},{90 - i / 10},,,\n" for i in range(0, 300, 10)]
-    csv.write_text(HEADER + "".join(rows) + "290,150,,,3.1,20,\n300,160,,,3,18,12.5\n")
-    assert plots.draw_curves(csv, tmp_path / "curves.png")
-    three = matplotlib.image.imread(tmp_path / "curves.png")
-    csv.write_text(HEADER + "".join(rows))
-    assert plots.draw_curves(csv, tmp_path / "fewer.png")
-    two = matplotlib.image.imread(tmp_path / "fewer.png")
+    three = draw(HEADER + "".join(rows) + "290,150,,,3.1,20,\n300,160,,,3,18,12.5\n")
+    two = draw(HEADER + "".join(rows))
     assert three.shape[0] * 2 == two.shape[0] * 3 and three.shape[1] == two.shape[1]
     # A falling straight line inks its panel from top to bottom.
-    first_panel = rows_with_curves(tmp_path / "fewer.png")
-    first_panel = first_panel[first_panel < two.shape[0] / 2]
+    first_panel = rows_with_curves(two[: two.shape[0] // 2])
     assert np.ptp(first_panel) > 0.3 * two.shape[0]
-    csv.write_text("step,seconds,accuracy,validation_accuracy\n10,1,0.5,\n20,2,0.7,0.6\n")
-    assert plots.draw_curves(csv, tmp_path / "accuracy.png")
-    assert len(rows_with_curves(tmp_path / "accuracy.png"))
-    csv.write_text(HEADER)
-    assert not plots.draw_curves(csv, tmp_path / "none.png")
-    assert not (tmp_path / "none.png").exists()
+    accuracy = draw("step,seconds,accuracy,validation_accuracy\n10,1,0.5,\n20,2,0.7,0.6\n")
+    assert len(rows_with_curves(accuracy))

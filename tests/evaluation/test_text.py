@@ -1,6 +1,5 @@
 """Scores of texts, against sacreBLEU's known cases and the scores' own definitions."""
 
-import dataclasses
 import unicodedata
 
 import numpy as np
@@ -52,8 +51,7 @@ def bleu(hypotheses, references, tokenize="13a"):
 def test_bleu_of_the_known_case_under_each_tokenization(tokenize, bleu):
     scores = corpus_scores(HYPOTHESES, REFERENCES, tokenize=tokenize)
     assert scores.bleu == pytest.approx(bleu, abs=1e-6)
-    assert f"tok:{tokenize}" in scores.bleu_signature
-    assert "nrefs:2" in scores.bleu_signature
+    assert {f"tok:{tokenize}", "nrefs:2"} <= set(scores.bleu_signature.split("|"))
     assert scores.sentences == 3
 
 
@@ -92,14 +90,11 @@ def test_chrf_of_one_sentence_by_hand():
 
 
 def test_lowercase_ignores_case_in_both():
-    lower = corpus_scores([h.lower() for h in HYPOTHESES], [r.upper() for r in HYPOTHESES])
-    same = corpus_scores(
-        [h.lower() for h in HYPOTHESES], [r.upper() for r in HYPOTHESES], lowercase=True
-    )
-    assert lower.bleu < same.bleu
+    texts = [h.lower() for h in HYPOTHESES], [r.upper() for r in HYPOTHESES]
+    assert corpus_scores(*texts).bleu < 50
+    same = corpus_scores(*texts, lowercase=True)
     assert (same.bleu, same.chrf) == (pytest.approx(100), pytest.approx(100))
-    assert "case:lc" in same.bleu_signature
-    assert "case:lc" in same.chrf_signature
+    assert "case:lc" in same.bleu_signature and "case:lc" in same.chrf_signature
 
 
 def test_texts_in_nfd_are_the_same_texts():
@@ -119,19 +114,7 @@ def test_texts_in_nfd_are_the_same_texts():
 
 def test_an_empty_hypothesis_counts_as_a_line():
     scores = corpus_scores(["", "", ""], REFERENCES)
-    assert dataclasses.astuple(scores)[:2] == (0.0, 0.0)
-
-
-@pytest.mark.parametrize(("hypotheses", "references", "options", "message"), [
-    (["a", "b"], ["a"], {}, "2 hypotheses but 1 references"),
-    (["a"], [["a"], ["a", "b"]], {}, "1 hypotheses but 2 references"),
-    (["a"], [], {}, "1 hypotheses but 0 references"),
-    ([], [], {}, "no hypotheses"),
-    (["a"], ["a"], {"tokenize": "14a"}, "tokenize is '14a': give one of .*13a"),
-])  # fmt: skip
-def test_unequal_or_empty_texts_are_not_scored(hypotheses, references, options, message):
-    with pytest.raises(InputError, match=message):
-        corpus_scores(hypotheses, references, **options)
+    assert (scores.bleu, scores.chrf) == (0.0, 0.0)
 
 
 def test_bootstrap_tells_a_better_system_from_an_equal_one():
@@ -147,8 +130,6 @@ def test_bootstrap_tells_a_better_system_from_an_equal_one():
     assert paired_bootstrap(good, list(good), references, samples=200).p_value == 1.0
     perfect = paired_bootstrap(good, references, references, samples=50)
     assert perfect.interval > 0 == perfect.baseline_interval  # 100 of every drawn set
-    with pytest.raises(InputError, match="60 translations, 59 of the baseline"):
-        paired_bootstrap(good, bad[1:], references)
 
 
 MISSING = [
@@ -158,7 +139,7 @@ MISSING = [
 
 
 def test_several_references_of_which_some_are_missing_as_sacrebleu_takes_them():
-    lines = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]
+    lines = HYPOTHESES
     scores = corpus_scores([line.encode() for line in lines], MISSING)
     assert scores.bleu == pytest.approx(sacrebleu.corpus_bleu(lines, MISSING).score)
     assert scores.chrf == pytest.approx(sacrebleu.corpus_chrf(lines, MISSING).score)
@@ -168,17 +149,29 @@ def test_several_references_of_which_some_are_missing_as_sacrebleu_takes_them():
     assert group.bleu == pytest.approx(scores.bleu)
 
 
+A, AB = ["a"], ["a", "b"]
+
+
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: corpus_scores(["a", "b"], [["a", None], [None, None]]), r"references\[1\] is None"),
-    (lambda: corpus_scores(["a", "b"], ["a", None]), r"references\[1\] is None"),
-    (lambda: corpus_scores(["a"], None), "references is a NoneType"),
-    (lambda: corpus_scores(["a", float("nan")], ["a", "b"]), r"hypotheses\[1\] is nan"),
+    (lambda: corpus_scores(AB, A), "2 hypotheses but 1 references"),
+    (lambda: corpus_scores(A, [A, AB]), "1 hypotheses but 2 references"),
+    (lambda: corpus_scores(A, []), "1 hypotheses but 0 references"),
+    (lambda: corpus_scores([], []), "no hypotheses"),
+    (lambda: corpus_scores(A, A, "14a"), "tokenize is '14a': give one of .*13a"),
+    (lambda: corpus_scores(AB, [["a", None], [None, None]]), r"references\[1\] is None"),
+    (lambda: corpus_scores(AB, ["a", None]), r"references\[1\] is None"),
+    (lambda: corpus_scores(A, None), "references is a NoneType"),
+    (lambda: corpus_scores(["a", float("nan")], AB), r"hypotheses\[1\] is nan"),
     (lambda: paired_bootstrap([], [], []), "no translations to score"),
-    (lambda: paired_bootstrap(["a"], ["a"], ["a"], samples=0), "samples is 0"),
+    (lambda: paired_bootstrap(AB, A, AB), "2 translations, 1 of the baseline"),
+    (lambda: paired_bootstrap(A, A, A, samples=0), "samples is 0"),
     (lambda: bleu_by_length([], [], []), "no sources to score"),
-    (lambda: bleu_by_length(["a"], ["a"], ["a"], bounds=(9, 5)), r"bounds are \[9, 5\]: give ris"),
-    (lambda: label_scores(["a", "c"], ["a", "b"], ["a", "b"]), "predictions has 'c': give one of"),
+    (lambda: bleu_by_length(A, AB, AB), "there are 1 sources, 2 translations"),
+    (lambda: bleu_by_length(A, A, A, bounds=(9, 5)), r"bounds are \[9, 5\]: give rising"),
+    (lambda: label_scores(["a", "c"], AB, AB), "predictions has 'c': give one of"),
     (lambda: label_scores([0, 1], [0, 1], [0, 1]), r"predictions\[0\] is 0, of type int"),
+    (lambda: label_scores([], [], AB), "0 labels to score against 0"),
+    (lambda: label_scores(A, AB, AB), "1 labels to score against 2"),
     (lambda: bleu_tokenizer(None), r"language\[0\] is None"),
 ])  # fmt: skip
 def test_what_has_no_score_is_named(call, message):
@@ -189,15 +182,12 @@ def test_what_has_no_score_is_named(call, message):
 def test_groups_of_length_are_scored_apart_and_lose_no_sentence():
     references, hypotheses = corpus(errors=0.1)
     sources = [" ".join("x" * (1 + i % 12)) for i in range(len(references))]
-    with pytest.raises(InputError, match="there are 59 sources, 60 translations"):
-        bleu_by_length(sources[1:], hypotheses, references)
     groups = bleu_by_length(sources, hypotheses, references, bounds=(4, 8))
     assert [(g.shortest, g.longest) for g in groups] == [(0, 4), (5, 8), (9, None)]
     assert sum(g.sentences for g in groups) == len(references)
     middle = [i for i in range(len(references)) if 4 <= i % 12 < 8]
-    expected = sacrebleu.corpus_bleu(
-        [hypotheses[i] for i in middle], [[references[i] for i in middle]]
-    )
+    chosen, right = ([lines[i] for i in middle] for lines in (hypotheses, references))
+    expected = sacrebleu.corpus_bleu(chosen, [right])
     assert groups[1].bleu == pytest.approx(expected.score)
     assert groups[1].length_ratio == pytest.approx(expected.sys_len / expected.ref_len)
 
@@ -225,12 +215,6 @@ def test_accuracy_and_counts_by_hand():
             "c": {"texts": 0, "found": 0, "correct": 0},
         },
     }
-
-
-@pytest.mark.parametrize(("predictions", "references"), [([], []), (["a"], ["a", "b"])])
-def test_nothing_to_compare_is_an_error(predictions, references):
-    with pytest.raises(InputError, match="labels to score against"):
-        label_scores(predictions, references, ["a", "b"])
 
 
 def test_a_tokenizer_whose_model_cannot_be_had_is_named_with_its_place(monkeypatch, tmp_path):

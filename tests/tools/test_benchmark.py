@@ -5,18 +5,18 @@ import subprocess
 import sys
 
 import pytest
+from benchmarks import alternation, contests
+from benchmarks.alternation import Contest, Contestant
+
+from t2t_keras.errors import InputError
 
 pytestmark = pytest.mark.slow
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "benchmark.py"
 
 
-@pytest.fixture
-def alternation(monkeypatch):
-    monkeypatch.syspath_prepend(str(TOOL.parent))
-    from benchmarks import alternation  # noqa: PLC0415
-
-    return alternation
+def contest(*contestants, unit="x", **settings):
+    return Contest("work", unit, [Contestant(*each) for each in contestants], **settings)
 
 
 def run(folder, *arguments, code=0):
@@ -30,36 +30,26 @@ def run(folder, *arguments, code=0):
     return done
 
 
-def test_ratios_are_of_medians_and_more_is_always_better(alternation):
-    contestants = [
-        alternation.Contestant("ours", "w", {}),
-        alternation.Contestant("theirs", "w", {}, "torch"),
-        alternation.Contestant("absent", "w", {}, "keras-hub"),
-    ]
+def test_ratios_are_of_medians_and_more_is_always_better():
+    names = ("ours", None), ("theirs", "torch"), ("absent", "keras-hub")
+    work = contest(*((name, "w", {}, peer) for name, peer in names), unit="speed")
     figures = {
         "ours": [{"speed": s, "padding": p} for s, p in ((6.0, 0.1), (90.0, 0.3), (7.0, 0.2))],
         "theirs": [{"speed": s} for s in (2.0, 1.0, 4.0)],
     }
-    contest = alternation.Contest("work", "speed", contestants)
-    ours, theirs = alternation.table(contest, figures)
+    ours, theirs = alternation.table(work, figures)
     expected = {"": "ours", "speed": 7.0, "from": 6.0, "to": 90.0, "× theirs": 3.5, "padding": 0.2}
     assert ours == expected
     assert (theirs["× theirs"], theirs["padding"]) == (1.0, None)
-    ours, _ = alternation.table(contest._replace(less_is_better=True), figures)
+    ours, _ = alternation.table(work._replace(less_is_better=True), figures)
     assert ours["× theirs"] == pytest.approx(2 / 7, abs=1e-3)
 
 
-def test_contestants_take_turns_and_those_without_an_environment_are_left_out(
-    alternation, monkeypatch
-):
+def test_contestants_take_turns_and_those_without_an_environment_are_left_out(monkeypatch):
     turns = []
     monkeypatch.setattr(alternation, "_run", lambda c, python, lock: turns.append((c.name, python)))
-    contestants = [
-        alternation.Contestant(name, "w", {}, peer)
-        for name, peer in (("a", None), ("b", "torch"), ("c", "keras-hub"))
-    ]
-    contest = alternation.Contest("work", "x", contestants)
-    rounds = [len(f["a"]) for f in alternation.hold(contest, 2, {"torch": "/python"})]
+    work = contest(("a", "w", {}), ("b", "w", {}, "torch"), ("c", "w", {}, "keras-hub"))
+    rounds = [len(f["a"]) for f in alternation.hold(work, 2, {"torch": "/python"})]
     assert rounds == [1, 2]  # each round is seen when it ends
     assert turns == [("a", sys.executable), ("b", "/python")] * 2
 
@@ -85,54 +75,42 @@ answer(measure)
 """
 
 
-def test_contestants_that_start_together_measure_one_after_another(
-    alternation, monkeypatch, tmp_path
-):
+def test_contestants_that_start_together_measure_one_after_another(monkeypatch, tmp_path):
     workers, started = tmp_path / "tools/benchmarks/workers", tmp_path / "started"
     for folder in (workers, started):
         folder.mkdir(parents=True)
     (workers / "common.py").write_bytes((TOOL.parent / "benchmarks/workers/common.py").read_bytes())
     (workers / "waiting.py").write_text(WAITING)
     monkeypatch.setattr(alternation, "ROOT", tmp_path)
-    contestants = [
-        alternation.Contestant(
-            name, "waiting", {"name": name, "folder": str(started), "threads": 1}
-        )
-        for name in "abc"
-    ]
-    contest = alternation.Contest("work", "begin", contestants)
-    [figures] = alternation.hold(contest, 1, {}, lock=str(tmp_path / "lock"))
+    settings = {"folder": str(started), "threads": 1}
+    work = contest(*((name, "waiting", settings | {"name": name}) for name in "abc"), unit="begin")
+    [figures] = alternation.hold(work, 1, {}, lock=str(tmp_path / "lock"))
     spans = sorted((f["begin"], f["end"]) for (f,) in figures.values())
     assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
 
-def test_a_contestant_that_may_fail_is_named_in_the_table(alternation, monkeypatch, capsys):
+def test_a_contestant_that_may_fail_is_named_in_the_table(monkeypatch, capsys):
     def fails(contestant, python, lock):
         if contestant.name == "compiled":
-            raise alternation.InputError("no compiler")
+            raise InputError("no compiler")
         return {"x": 2.0}
 
     monkeypatch.setattr(alternation, "_run", fails)
-    contestants = [
-        alternation.Contestant("eager", "w", {}),
-        alternation.Contestant("compiled", "w", {}, may_fail=True),
-    ]
-    contest = alternation.Contest("work", "x", contestants)
-    *_, figures = alternation.hold(contest, 2, {})
+    work = contest(("eager", "w", {}), ("compiled", "w", {}, None, True))
+    *_, figures = alternation.hold(work, 2, {})
     assert "no compiler" in capsys.readouterr().err
-    rows = alternation.table(contest, figures)
+    rows = alternation.table(work, figures)
     assert [row[""] for row in rows] == ["eager", "compiled: fails on this machine"]
-    contest = contest._replace(contestants=[contestants[1]._replace(may_fail=False)])
-    with pytest.raises(alternation.InputError, match="no compiler"):
-        list(alternation.hold(contest, 1, {}))
+    with pytest.raises(InputError, match="no compiler"):
+        list(alternation.hold(contest(("compiled", "w", {})), 1, {}))
 
 
-def test_the_last_table_compares_the_best_settings(alternation):
+def test_the_last_table_compares_the_best_settings():
     def contestant(name, dtype, peer=None, shortlist=False, parts=1, threads=2):
         settings = {"dtype": dtype, "shortlist": shortlist, "parts": parts, "threads": threads}
-        return alternation.Contestant(name, "w", settings, peer)
+        return name, "w", settings, peer
 
-    contestants = [
+    work = contest(
         contestant("ours f", "float32"),
         contestant("ours i", "int8", parts=2),
         contestant("ours one", "int8", threads=1),
@@ -141,42 +119,40 @@ def test_the_last_table_compares_the_best_settings(alternation):
         contestant("absent", "int8", "torch"),
         contestant("ours s", "int8", None, True),
         contestant("theirs s", "float32", "ctranslate2", True),
-    ]
+        unit="speed",
+    )
     speeds = {"ours f": [4, 9, 5], "ours i": [8, 8, 1], "theirs f": [2, 2, 2], "theirs i": [4] * 3}
     speeds |= {"ours one": [7] * 3, "ours s": [30] * 3, "theirs s": [20] * 3}
     figures = {name: [{"speed": speed} for speed in found] for name, found in speeds.items()}
-    contest = alternation.Contest("work", "speed", contestants)
-    every, plain, float32, shortlist = alternation.best_against_best([(contest, figures)])
+    every, plain, float32, shortlist = alternation.best_against_best([(work, figures)])
     assert (every["ours"], every["ours: best"]) == (8, "ours i")
     assert (every["ctranslate2"], every["× ctranslate2"]) == (4, 2.0)
     assert (plain["ours"], plain["ours: best"], plain["ctranslate2"]) == (5, "ours f", 4)
     assert (float32["ours"], float32["ours: best"], float32["× ctranslate2"]) == (5, "ours f", 2.5)
     assert (shortlist["ours"], shortlist["ctranslate2"]) == (30, 20)
-    slow = contest._replace(less_is_better=True)
+    slow = work._replace(less_is_better=True)
     every, *_ = alternation.best_against_best([(slow, figures)])
     assert (every["ours: best"], every["× ctranslate2"]) == ("ours f", 0.4)
 
 
 def test_everyone_decodes_with_its_cores_together_and_side_by_side():
-    from benchmarks import contests  # noqa: PLC0415
-
     for case, cores, second in (
         (("quick", 3, 2), 2, "2 in parallel"),
         (("quick", 1, 2), 2, "on one core"),
     ):
         setting = contests.Setting(True, cores, 1, "", None, [case], (5, 9), None, None)
-        [contest] = contests.decode(setting)
-        names = [contestant.name for contestant in contest.contestants]
+        [work] = contests.decode(setting)
+        names = [contestant.name for contestant in work.contestants]
         last = "CTranslate2 int8 with a shortlist"
         assert names[:2] == ["t2t_keras float32", f"t2t_keras float32, {second}"]
         assert names[-2:] == [last, f"{last}, {second}"]
-        [contest] = contests.decode(setting._replace(settings=("int8",)))
-        names = [contestant.name for contestant in contest.contestants]
+        [work] = contests.decode(setting._replace(settings=("int8",)))
+        names = [contestant.name for contestant in work.contestants]
         assert names[1::2] == [f"{name} int8, {second}" for name in ("t2t_keras", "CTranslate2")]
 
 
 @pytest.fixture
-def workers(alternation, monkeypatch):
+def workers(monkeypatch):
     """Lets the workers be functions of this process."""
     monkeypatch.syspath_prepend(str(TOOL.parent / "benchmarks" / "workers"))
     import ours  # noqa: PLC0415
@@ -191,15 +167,13 @@ def workers(alternation, monkeypatch):
 
 @pytest.mark.usefixtures("workers")
 @pytest.mark.parametrize("command", ["train", "decode", "generate", "serve", "scale"])
-def test_every_command_has_a_quick_form(command, alternation, tmp_path):
-    from benchmarks import contests  # noqa: PLC0415
-
+def test_every_command_has_a_quick_form(command, tmp_path):
     setting = contests.Setting(True, 1, 1, str(tmp_path), None, None, (5, 9), None, None)
-    for contest in contests.CONTESTS[command](setting):
-        rows = alternation.table(contest, *alternation.hold(contest, 1, {}))
-        assert all(row[contest.unit] >= 0 for row in rows)
+    for work in contests.CONTESTS[command](setting):
+        rows = alternation.table(work, *alternation.hold(work, 1, {}))
+        assert all(row[work.unit] >= 0 for row in rows)
         if command == "decode":
-            assert contest.heading == "Decoding, quick, batch 3, beam 2, 5 to 9 tokens"
+            assert work.heading == "Decoding, quick, batch 3, beam 2, 5 to 9 tokens"
             formats = ["float32", "bfloat16", "int8"]
             formats += [f"{name} with a shortlist" for name in formats]
             assert [row[""] for row in rows] == [f"t2t_keras {name}" for name in formats]
@@ -229,14 +203,12 @@ def test_mistakes_are_one_line(arguments, message, tmp_path):
     assert last.startswith("error: ") and message in last
 
 
-def test_mistakes_of_cases_and_peers_are_named(alternation):
-    from benchmarks import contests  # noqa: PLC0415
-
-    with pytest.raises(alternation.InputError, match="SIZE:BATCH:BEAM"):
-        contests.parse_case("base:32")
-    for names, pythons, message in (
-        (["torch"], ["torch=/absent/python"], "torch=/absent/python: give a Python"),
-        (["fairseq"], [], "'fairseq'"),
-    ):
-        with pytest.raises(alternation.InputError, match=message):
-            alternation.find_interpreters({"torch"}, names, pythons)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: contests.parse_case("base:32"), "SIZE:BATCH:BEAM"),
+    (lambda: alternation.find_interpreters({"torch"}, ["torch"], ["torch=/absent/python"]),
+     "torch=/absent/python: give a Python"),
+    (lambda: alternation.find_interpreters({"torch"}, ["fairseq"], []), "'fairseq'"),
+])  # fmt: skip
+def test_mistakes_of_cases_and_peers_are_named(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

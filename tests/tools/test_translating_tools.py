@@ -50,8 +50,9 @@ def canned(*answers):
         server.shutdown()
 
 
-def client(port, *flags, text=LINES):
-    command = [sys.executable, "-I", TOOLS / "serving_client.py", f"--port={port}", *flags]
+def client(port, *flags, text=LINES, end=""):
+    script = f"{sys.executable} -I {TOOLS}/serving_client.py --port={port} {' '.join(flags)} {end}"
+    command = ["bash", "-o", "pipefail", "-c", script]
     done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -97,13 +98,7 @@ def test_lines_lose_their_carriage_returns_and_documents_keep_their_white_space(
 
 def test_a_closed_output_ends_the_client_silently():
     with canned() as port:
-        script = f"{sys.executable} -I {TOOLS}/serving_client.py --port={port} | head -1"
-        many = LINES * 40
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", script],
-            input=many.encode(), capture_output=True, check=False,
-        )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"LINE 0\n", b"")
+        assert client(port, text=LINES * 40, end="| head -1") == (0, "LINE 0\n", "")
 
 
 # saved_model_translate.py -------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """CheckpointManager bring back a run exactly, are whole or absent, and average to the mean."""
 
-import itertools
 import resource
 import signal
 import time
+from unittest import mock
 
 import keras
 import numpy as np
@@ -33,6 +33,8 @@ from t2t_keras.training.optimizers import Adam, Muon
 from t2t_keras.training.schedules import InverseSquareRoot
 from tests.training import tiny
 
+DATA, INDEX = "variables.data-00000-of-00001", "variables.index"
+
 
 def all_values(model):
     named = model_variables(model) | optimizer_variables(model)
@@ -45,14 +47,28 @@ def assert_equal(first, second):
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
+def assert_mean(path, checkpoints, weights=None, **tolerance):
+    """Asserts that the weights at a path are the mean of those of a manager's checkpoints."""
+    other = tiny.TinyModel()  # without optimizer, without dropout's random states
+    restore_weights(other, path)
+    readers = [CheckpointReader(one) for one in checkpoints.paths()]
+    for name, variable in model_variables(other).items():
+        arrays = [reader.read(name).astype(np.float64) for reader in readers]
+        mean = np.average(arrays, axis=0, weights=weights).astype(np.float32)
+        np.testing.assert_allclose(variable, mean, **({"rtol": 0} | tolerance))
+
+
 def test_a_resumed_run_ends_where_an_unbroken_one_ends(tmp_path):
-    unbroken = tiny.fit(tiny.eager_model(dropout=0.5), tiny.dataset(6), 6)
-    first = tiny.eager_model(dropout=0.5)
+    def new(seed=0):
+        optimizer = Adam(0.01, ema_decay=0.7, global_clipnorm=1.0)
+        return tiny.eager_model(seed, optimizer, dropout=0.5)
+
+    unbroken, first = tiny.fit(new(), tiny.dataset(6), 6), new()
     checkpoints = CheckpointManager(tmp_path, first, keep_last=2)
     tiny.fit(first, tiny.dataset(6), 4, [CheckpointCallback(checkpoints, minutes=1e-9)])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000003", "step_00000004"]
     (tmp_path / ".step_00000005.unfinished").mkdir()  # of a kill
-    second = tiny.eager_model(seed=1, dropout=0.5)
+    second = new(seed=1)
     done = CheckpointManager(tmp_path, second).restore_latest()
     assert done == 4
     assert_equal(all_values(second), all_values(first))
@@ -84,11 +100,8 @@ def test_checkpoints_of_version_0_1_have_these_names(tmp_path):
     ]:
         model = tiny.eager_model(optimizer=optimizer)
         shapes = CheckpointReader(CheckpointManager(tmp_path, model).save()).shapes
-        names = {
-            "model/embedding/_embeddings",
-            "model/output_layer/_kernel",
-            "model/output_layer/bias",
-        }
+        layers = "embedding/_embeddings", "output_layer/_kernel", "output_layer/bias"
+        names = {f"model/{name}" for name in layers}
         names |= {f"optimizer/{state}/{i}" for state in states for i in range(7)}
         names |= {"optimizer/_iterations", "optimizer/_learning_rate"}
         if states == ["momentums"]:
@@ -96,18 +109,16 @@ def test_checkpoints_of_version_0_1_have_these_names(tmp_path):
         assert {name for name in shapes if "/hidden/" not in name} == names
 
 
-def test_a_kill_between_two_renames_loses_no_average(tmp_path, monkeypatch):
+def test_a_kill_between_two_renames_loses_no_average(tmp_path):
     _, checkpoints = saved_twice(tmp_path)
     path = average_checkpoints(checkpoints.paths(), average_path(tmp_path, 2))
     expected = CheckpointReader(path).read("model/embedding/_embeddings")
 
-    def kill(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_files, "replace", kill)
-        with pytest.raises(KeyboardInterrupt):
-            average_checkpoints(checkpoints.paths()[:1], path)
+    with (
+        mock.patch.object(checkpoint_files, "replace", side_effect=KeyboardInterrupt),  # a kill
+        pytest.raises(KeyboardInterrupt),
+    ):
+        average_checkpoints(checkpoints.paths()[:1], path)
     assert not path.exists()
     (tmp_path / ".average_00000001.unfinished").mkdir()  # of another kill
     checkpoint_files.remove_unfinished(tmp_path)
@@ -117,39 +128,23 @@ def test_a_kill_between_two_renames_loses_no_average(tmp_path, monkeypatch):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == names
 
 
-def model_with(optimizer, seed=0, **settings):
+def model_with(optimizer, **settings):
     """A model with dropout, and an optimizer with the settings given."""
     optimizer = optimizer(InverseSquareRoot(8, warmup_steps=20), global_clipnorm=1.0, **settings)
-    return tiny.eager_model(seed, optimizer, dropout=0.5)
-
-
-def test_a_moving_average_is_the_mean_of_all_updates_with_weights_that_fall(tmp_path):
-    model = model_with(Adam, ema_decay=0.7)
-    checkpoints = CheckpointManager(tmp_path, model)
-    tiny.fit(model, tiny.dataset(5), 5, [CheckpointCallback(checkpoints, steps=1)])
-    other = tiny.TinyModel()
-    restore_weights(other, write_ema(model, ema_path(tmp_path, 5)))
-    readers = [CheckpointReader(path) for path in checkpoints.paths()]
-    weights = 0.7 ** np.arange(4, -1, -1)
-    for name, variable in model_variables(other).items():
-        arrays = [reader.read(name).astype(np.float64) for reader in readers]
-        mean = np.average(arrays, axis=0, weights=weights)
-        np.testing.assert_allclose(variable, mean, rtol=1e-4, atol=1e-6)
-    assert newest_weights(tmp_path).name == "ema_00000005"
+    return tiny.eager_model(optimizer=optimizer, dropout=0.5)
 
 
 @pytest.mark.parametrize("optimizer", [Adam, pytest.param(Muon, marks=pytest.mark.slow)])
-def test_a_moving_average_changes_no_step_and_goes_on_over_sessions(tmp_path, optimizer):
-    unbroken = tiny.fit(model_with(optimizer, ema_decay=0.7), tiny.dataset(6), 6)
-    without = tiny.fit(model_with(optimizer), tiny.dataset(6), 6)
-    for a, b in zip(unbroken.get_weights(), without.get_weights(), strict=True):
+def test_a_moving_average_is_the_mean_of_all_updates_and_changes_none(tmp_path, optimizer):
+    model = model_with(optimizer, ema_decay=0.7)
+    checkpoints = CheckpointManager(tmp_path, model)
+    tiny.fit(model, tiny.dataset(5), 5, [CheckpointCallback(checkpoints, steps=1)])
+    path, weights = write_ema(model, ema_path(tmp_path, 5)), 0.7 ** np.arange(4, -1, -1)
+    assert_mean(path, checkpoints, weights, rtol=1e-4, atol=1e-6)
+    assert newest_weights(tmp_path).name == "ema_00000005"
+    without = tiny.fit(model_with(optimizer), tiny.dataset(5), 5)
+    for a, b in zip(model.get_weights(), without.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
-    first = model_with(optimizer, ema_decay=0.7)
-    tiny.fit(first, tiny.dataset(6), 4, [CheckpointCallback(CheckpointManager(tmp_path, first))])
-    second = model_with(optimizer, seed=1, ema_decay=0.7)
-    done = CheckpointManager(tmp_path, second).restore_latest()
-    tiny.fit(second, tiny.dataset(6).skip(done), 2)
-    assert_equal(all_values(second), all_values(unbroken))
 
 
 def test_an_average_is_the_mean_of_the_arrays(tmp_path):
@@ -157,12 +152,7 @@ def test_an_average_is_the_mean_of_the_arrays(tmp_path):
     checkpoints = CheckpointManager(tmp_path, model)
     tiny.fit(model, tiny.dataset(3), 3, [CheckpointCallback(checkpoints, steps=1)])
     path = average_checkpoints(checkpoints.paths(), average_path(tmp_path, 3))
-    readers = [CheckpointReader(one) for one in checkpoints.paths()]
-    other = tiny.TinyModel()  # without optimizer, without dropout's random states
-    restore_weights(other, path)
-    for name, variable in model_variables(other).items():
-        arrays = [reader.read(name).astype(np.float64) for reader in readers]
-        np.testing.assert_array_equal(variable, np.mean(arrays, axis=0).astype(np.float32))
+    assert_mean(path, checkpoints)
     assert newest_weights(tmp_path) == path
     tiny.fit(model, tiny.dataset(1), 1, [CheckpointCallback(checkpoints)])
     assert newest_weights(tmp_path).name == "step_00000004"
@@ -174,11 +164,9 @@ def test_an_average_is_the_mean_of_the_arrays(tmp_path):
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "index cut", "empty"])
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, how, caplog):
-    model = tiny.eager_model()
-    checkpoints = CheckpointManager(tmp_path, model)
-    tiny.fit(model, tiny.dataset(2), 2, [CheckpointCallback(checkpoints, steps=1)])
+    model, checkpoints = saved_twice(tmp_path)
     newest = checkpoints.paths()[-1]
-    data, index = newest / "variables.data-00000-of-00001", newest / "variables.index"
+    data, index = newest / DATA, newest / INDEX
     content = bytearray(data.read_bytes())
     if how == "cut":
         data.write_bytes(content[:10])
@@ -197,7 +185,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, 
         assert checkpoints.steps() == [1]
         assert len(list(tmp_path.glob("step_00000002.damaged*"))) == times
         tiny.fit(model, tiny.dataset(1), 1, [CheckpointCallback(checkpoints)])
-        (newest / "variables.index").unlink()
+        index.unlink()
 
 
 @pytest.fixture
@@ -208,16 +196,13 @@ def waits(monkeypatch):
     return seconds
 
 
-def fail_to_open(monkeypatch, times):
-    """Makes the first `times` attempts to open a checkpoint fail as a network file system does."""
-    failures, load = itertools.chain([tf.errors.UnavailableError] * times), tf.train.load_checkpoint
+STALE = tf.errors.UnavailableError(None, None, "Stale file handle")
 
-    def failing(path):
-        for error in failures:
-            raise error(None, None, "Stale file handle")
-        return load(path)
 
-    monkeypatch.setattr(tf.train, "load_checkpoint", failing)
+def fail_to_open(monkeypatch, *effects):
+    """Makes attempts to open a checkpoint fail as a network file system does, or by `effects`."""
+    opening = mock.Mock(wraps=tf.train.load_checkpoint, side_effect=effects or STALE)
+    monkeypatch.setattr(tf.train, "load_checkpoint", opening)
 
 
 def saved_twice(folder):
@@ -232,20 +217,17 @@ def saved_twice(folder):
 def test_a_checkpoint_that_cannot_be_read_is_not_damaged(tmp_path, monkeypatch, waits, how):
     model, checkpoints = saved_twice(tmp_path)
     with monkeypatch.context() as patch:  # a read that fails for a moment is repeated
-        fail_to_open(patch, times=2)
+        fail_to_open(patch, STALE, STALE, *[mock.DEFAULT] * 9)
         assert checkpoints.restore_latest() == 2 and len(waits) == 2
     waits.clear()
     if how == "cannot be opened":
-        fail_to_open(monkeypatch, times=100)
+        fail_to_open(monkeypatch)
     elif how == "is no file":
-        data = checkpoints.paths()[-1] / "variables.data-00000-of-00001"
+        data = checkpoints.paths()[-1] / DATA
         data.unlink(), data.mkdir()
     else:
-
-        def no_memory(**_):
-            raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
-
-        monkeypatch.setattr(tf.raw_ops, "RestoreV2", no_memory)
+        error = tf.errors.ResourceExhaustedError(None, None, "out of memory")
+        monkeypatch.setattr(tf.raw_ops, "RestoreV2", mock.Mock(side_effect=error))
     before = [variable.numpy() for variable in model.variables]
     message = r"step_00000002 could not be read in \d attempts \(.*\); nothing was changed: check"
     with pytest.raises(InputError, match=message):
@@ -259,7 +241,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_damaged(tmp_path, monkeypatch, 
 def test_any_flipped_byte_of_an_index_is_damage_or_harmless(tmp_path, waits):
     _, checkpoints = saved_twice(tmp_path)
     path = checkpoints.paths()[-1]
-    index, damaged = path / "variables.index", 0
+    index, damaged = path / INDEX, 0
     content = index.read_bytes()
     expected = {name: CheckpointReader(path).read(name) for name in CheckpointReader(path).shapes}
     for place in range(len(content)):
@@ -278,7 +260,7 @@ def test_any_flipped_byte_of_an_index_is_damage_or_harmless(tmp_path, waits):
 def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_by_itself(tmp_path):
     _, checkpoints = saved_twice(tmp_path)
     for path in checkpoints.paths():
-        data = path / "variables.data-00000-of-00001"
+        data = path / DATA
         data.write_bytes(data.read_bytes()[:-4])  # so that other tensors can be read
     model = tiny.eager_model(seed=1)
     fresh = [variable.numpy() for variable in model.variables]

@@ -76,38 +76,26 @@ def test_configs_come_back(thing):
     assert again.get_config() == thing.get_config()
 
 
-def test_mistakes_are_named():
-    for smoothing in (1.0, -0.1, None):
-        with pytest.raises(
-            InputError, match=f"smoothing is {smoothing}: give a rate of at least 0 and less than 1"
-        ):
-            LabelSmoothedCrossEntropy(smoothing)
-    for shape in ((3, 3), (3, 4, 7), (4,)):
-        with pytest.raises(InputError, match=r"for each token, .* or one for each sentence"):
-            LabelSmoothedCrossEntropy()(LABELS, LOGITS, np.ones(shape))
-    for thing in (LabelSmoothedCrossEntropy(), Perplexity()):
-        with pytest.raises(InputError, match="labels are float32: give the ids"):
-            thing(LABELS.astype("float32"), LOGITS)
-        with pytest.raises(InputError, match="labels are missing"):
-            thing(None, LOGITS)
-
-
-@pytest.mark.parametrize("weights", [np.array([2.0, 0.5, 3.0]), np.array([[2.0], [0.5], [3.0]])])
-def test_one_weight_for_each_sentence_is_that_of_its_tokens(weights):
-    of_tokens = weights.reshape(3, 1) * (LABELS > 0)
-    for thing in (LabelSmoothedCrossEntropy(0.1), Perplexity()):
-        found = thing(LABELS, LOGITS, sample_weight=weights)
-        thing.reset_state() if isinstance(thing, Perplexity) else None
-        expected = float(thing(LABELS, LOGITS, sample_weight=of_tokens))
-        assert float(found) == pytest.approx(expected)
-        if not isinstance(thing, Perplexity):
-            specs = [tf.TensorSpec([None] * a.ndim) for a in (LOGITS, weights)]
-            graph = tf.function(lambda logits, w, f=thing: f(LABELS, logits, w), specs)
-            unknown = graph(tf.cast(LOGITS, tf.float32), tf.cast(weights, tf.float32))
-            assert float(unknown) == pytest.approx(expected)
-
-
 THINGS = [LabelSmoothedCrossEntropy(0.1), TokenAccuracy(), Perplexity()]
+
+
+@pytest.mark.parametrize("smoothing", [1.0, -0.1, None])
+def test_a_smoothing_out_of_its_range_is_named(smoothing):
+    message = f"smoothing is {smoothing}: give a rate of at least 0 and less than 1"
+    with pytest.raises(InputError, match=message):
+        LabelSmoothedCrossEntropy(smoothing)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    *(((LABELS, LOGITS, np.ones(shape)), "for each token, .* or one for each sentence")
+      for shape in ((3, 3), (3, 4, 7), (4,))),
+    ((LABELS.astype("float32"), LOGITS), "labels are float32: give the ids"),
+    ((None, LOGITS), "labels are missing"),
+])  # fmt: skip
+@pytest.mark.parametrize("thing", THINGS)
+def test_labels_and_weights_that_are_none_are_named(thing, arguments, message):
+    with pytest.raises(InputError, match=message):
+        thing(*arguments)
 
 
 def in_graph(thing, labels, logits, weights=None):
@@ -126,6 +114,15 @@ def eagerly(thing, *arrays):
     if isinstance(thing, keras.metrics.Metric):
         thing.reset_state()
     return thing(*arrays)
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("run", [eagerly, in_graph])
+def test_one_weight_for_each_sentence_is_that_of_its_tokens(thing, run):
+    weights = np.array([2.0, 0.5, 3.0])
+    expected = float(run(thing, LABELS, LOGITS, weights[:, None] * (LABELS > 0)))
+    for given in (weights, weights[:, None]):
+        assert float(run(thing, LABELS, LOGITS, given)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("thing", THINGS)

@@ -27,11 +27,18 @@ def copied(optimizer):
     return keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
 
 
-def trained(optimizer, start, gradients, dtype, name=None):
+def trained(optimizer, start, gradients, dtype="float32", name=None, seen=None):
     variable = keras.Variable(start, dtype=dtype, name=name)
     for gradient in gradients:
         optimizer.apply([tf.constant(gradient, dtype)], [variable])
+        if seen is not None:
+            seen.append(variable.numpy().astype(np.float64))
     return variable
+
+
+def average(seen, decay):
+    """Returns the average that weights have after the updates seen: Σ d^(t-i) w_i / Σ d^(t-i)."""
+    return np.average(np.float64(seen), axis=0, weights=decay ** np.arange(len(seen))[::-1])
 
 
 # Adam ------------------------------------------------------------------------------------------
@@ -41,7 +48,7 @@ def test_adam_updates_as_its_algorithm_says():
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 3))
     optimizer = Adam(0.01)
-    variable = trained(optimizer, start, gradients, "float32")
+    variable = trained(optimizer, start, gradients)
     expected = reference.adam(start, gradients, 0.01)
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
     optimizer = copied(adam(512))  # the paper's constants
@@ -94,7 +101,7 @@ def test_matrices_move_by_orthogonal_ones(shape, nesterov):
 def test_muon_updates_other_weights_than_matrices_by_adam(name, shape):
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=shape), rng.normal(size=(5, *shape))
-    variable = trained(Muon(0.02, adam_lr_ratio=0.5), start, gradients, "float32", name)
+    variable = trained(Muon(0.02, adam_lr_ratio=0.5), start, gradients, name=name)
     expected = reference.adam(start, gradients, 0.01)
     np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-6)
 
@@ -115,28 +122,12 @@ def same_weights(weights, expected):
     return sorted(id(weight) for weight in weights) == sorted(id(weight) for weight in expected)
 
 
-@pytest.mark.parametrize("sharing", ["all", "none"])
-def test_a_transformers_embeddings_and_output_projection_are_no_hidden_matrices(sharing):
-    config = small_config(position_embedding="learned", max_positions=5, embedding_sharing=sharing)
-    model = Transformer(config, name="embedding_model")  # each path has the word in it
-    tables = [layer.table for layer in (model.source_positions, model.target_positions)]
-    matrices = {id(e.matrix): e.matrix for e in model._flatten_layers() if hasattr(e, "matrix")}
-    assert id(model.output_matrix) in matrices and len(matrices) == {"all": 1, "none": 3}[sharing]
-    by_adam = moved_by_adam(Muon(0.01), model)
-    assert same_weights(by_adam, [*matrices.values(), *tables])
-    inner = [x.feed_forward.inner.kernel for x in (*model.encoder.layers, *model.decoder.layers)]
-    by_adam = moved_by_adam(Muon(0.01, exclude_layers=["inner"]), model)
-    assert same_weights(by_adam, [*matrices.values(), *tables, *inner])
-
-
 def test_vectors_and_output_kernels_are_no_hidden_matrices():
-    model = Transformer(small_config(attention_score="additive"))
-    vectors = [v for v in model.trainable_variables if v.name == "vector"]
-    assert len(vectors) == 3 * len(model.encoder.layers)
-    assert same_weights(moved_by_adam(Muon(0.01), model), [*vectors, model.output_matrix])
     model = TransformerClassifier(small_config(), 3, pooling="attention")
     expected = [model.embedding.matrix, model.head.kernel, model.pool.score.kernel]
     assert same_weights(moved_by_adam(Muon(0.01), model), expected)
+    expected += [layer.feed_forward.inner.kernel for layer in model.encoder.layers]
+    assert same_weights(moved_by_adam(Muon(0.01, exclude_layers=["inner"]), model), expected)
 
 
 class Biases(keras.layers.Layer):
@@ -147,17 +138,16 @@ class Biases(keras.layers.Layer):
         self.matrix = self.add_weight(name="kernel", shape=(input_shape[-1], 4))
 
 
-@pytest.mark.parametrize(
-    "variant",
-    [
-        {field: name}
-        for field, described in settings_of(TransformerConfig).items()
-        for name in getattr(described.allowed, "names", ())
-    ],
-    ids=str,
-)
+VARIANTS = [
+    {field: name}
+    for field, described in settings_of(TransformerConfig).items()
+    for name in getattr(described.allowed, "names", ())
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_kernels_of_hidden_layers_alone_are_hidden_matrices(variant):
-    model = Transformer(small_config(**variant))
+    model = Transformer(small_config(**variant), name="embedding_model")  # in each path
     model.own = Biases()
     model.own.build((None, 5))
     linear = [x for x in model._flatten_layers() if isinstance(x, keras.layers.Dense)]
@@ -222,11 +212,7 @@ def test_a_long_gradient_is_shortened_and_a_short_one_is_not(kind, norm, factor)
     np.testing.assert_allclose(momentums[1], 0.1 * factor * GRADIENTS[1], rtol=1e-5)
 
 
-def test_an_exploding_gradient_stops_training_and_another_optimizer_does_not_mind():
-    model = tiny.eager_model()
-    tiny.fit(model, tiny.dataset(1), 1, [StopOnDivergence(stop_above_grad_norm=1e3)])
-    with pytest.raises(InputError, match=r"norm became .* at step 2, above stop_above_\w+ = 1e-09"):
-        tiny.fit(model, tiny.dataset(1), 1, [StopOnDivergence(stop_above_grad_norm=1e-9)])
+def test_an_optimizer_without_a_norm_does_not_stop_training():
     other = tiny.eager_model(optimizer=keras.optimizers.SGD(0.1))
     tiny.fit(other, tiny.dataset(1), 1, [StopOnDivergence(stop_above_grad_norm=1e-9)])
     assert gradient_norm(other) is None
@@ -288,24 +274,16 @@ def test_loss_scaling_hides_neither_norm_nor_average(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        lambda: keras.optimizers.LossScaleOptimizer(Adam(0.01, ema_decay=0.5)),
-        lambda: Muon(0.01, ema_decay=0.5, global_clipnorm=1.0, weight_decay=0.1),
-    ],
-    ids=["adam", "muon"],
-)
-def test_xla_compiles_the_step_of_a_users_own_model(optimizer):
+@BOTH
+def test_xla_compiles_the_step_of_a_users_own_model(kind):
     """On a GPU that is what Keras does by default, with whatever optimizer, loss and metrics."""
     losses, averages = [], []
     for xla in (False, True):
-        made = optimizer()
-        model = tiny.compiled_model(optimizer=made, jit_compile=xla)
+        made = kind(0.01, ema_decay=0.5, global_clipnorm=1.0, weight_decay=0.1)
+        optimizer = keras.optimizers.LossScaleOptimizer(made) if kind is Adam else made
+        model = tiny.compiled_model(optimizer=optimizer, jit_compile=xla)
         losses.append(model.fit(tiny.dataset(3), verbose=0).history["loss"])
-        averages.append(
-            [average.numpy() for average in getattr(made, "inner_optimizer", made).averages]
-        )
+        averages.append([average.numpy() for average in made.averages])
     np.testing.assert_allclose(*losses, rtol=1e-5)
     for plain, compiled in zip(*averages, strict=True):
         np.testing.assert_allclose(compiled, plain, atol=1e-5)
@@ -367,22 +345,8 @@ def test_muon_of_half_precision_weights_computes_in_float32(name):
 def test_the_average_of_half_precision_weights_is_computed_in_float32(decay):
     weights, gradients = half_precision_case()
     optimizer, seen = Adam(0.01, ema_decay=decay), []
-    variable = keras.Variable(weights, dtype=HALF)
-    for gradient in gradients:
-        optimizer.apply([tf.constant(gradient, HALF)], [variable])
-        seen.append(variable.numpy().astype(np.float64))
-    powers = decay ** np.arange(len(seen))[::-1]
-    expected = np.tensordot(powers, seen, 1) / powers.sum()
-    np.testing.assert_allclose(optimizer.averages[0], expected, rtol=1e-5, atol=1e-6)
-
-
-@BOTH
-def test_gradients_of_half_precision_are_clipped_by_their_norm_in_float32(kind):
-    optimizer = kind(0.1, global_clipnorm=1.0)
-    optimizer.apply([tf.constant([300.0, 400.0], HALF)], [keras.Variable([0.0, 0.0], dtype=HALF)])
-    assert float(optimizer.gradient_norm) == pytest.approx(500, rel=2e-3)
-    momentum = next(v for v in optimizer.variables if v.name.endswith("momentum"))
-    np.testing.assert_allclose(momentum, [0.06, 0.08], rtol=2e-3)
+    trained(optimizer, weights, gradients, HALF, seen=seen)
+    np.testing.assert_allclose(optimizer.averages[0], average(seen, decay), rtol=1e-5, atol=1e-6)
 
 
 @BOTH
@@ -392,6 +356,8 @@ def test_weights_of_several_types_are_trained_together(kind):
     optimizer = kind(0.1, global_clipnorm=1.0, weight_decay=0.01, ema_decay=0.9)
     optimizer.apply([tf.constant([2.0], dtype) for dtype in types], variables)
     assert float(optimizer.gradient_norm) == pytest.approx(12**0.5)
+    momentums = [float(v[0]) for v in optimizer.variables if v.name.endswith("momentum")]
+    np.testing.assert_allclose(momentums, [0.1 / 3**0.5] * 3, rtol=4e-3)  # clipped
     for variable, dtype in zip(variables, types, strict=True):
         assert variable.dtype == dtype
         assert float(variable[0]) == pytest.approx(1 - 0.1 * 0.01 - 0.1, rel=4e-3)
@@ -412,10 +378,10 @@ def test_weights_of_float16_and_the_average_of_keras_are_refused(kind):
 def test_averages_hold_weights_that_steps_leave_out():
     """Of an unused head, and of layers frozen all the time, in the middle, and until late."""
     variables = [keras.Variable([0.5 + i, -1.0]) for i in range(5)]
-    optimizer, decay, seen = Adam(0.05, ema_decay=0.9), 0.9, []
+    optimizer, seen = Adam(0.05, ema_decay=0.9), []
     optimizer.build(variables)
-    for variable, average in zip(variables, optimizer.averages, strict=True):
-        np.testing.assert_array_equal(variable, average)
+    for variable, first in zip(variables, optimizer.averages, strict=True):
+        np.testing.assert_array_equal(variable, first)
 
     def step(left_out):
         given = [i for i in range(5) if i != left_out]
@@ -425,10 +391,8 @@ def test_averages_hold_weights_that_steps_leave_out():
     for left_out in (2, 2, 2, 3, 3, 4, 4, 0, 2):
         step(left_out)
         seen.append([variable.numpy() for variable in variables])
-    powers = decay ** np.arange(len(seen))[::-1]
-    for average, values in zip(optimizer.averages, zip(*seen, strict=True), strict=True):
-        expected = np.tensordot(powers, np.float64(values), 1) / powers.sum()
-        np.testing.assert_allclose(average, expected, rtol=1e-5)
+    for found, expected in zip(optimizer.averages, average(seen, 0.9), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_accumulated_gradients_are_averaged_once_an_update():
@@ -438,8 +402,7 @@ def test_accumulated_gradients_are_averaged_once_an_update():
         optimizer.apply([tf.constant([1.0 + batch])], [variable])
         if batch % 2:
             seen.append(float(variable[0]))
-    expected = (0.25 * seen[0] + 0.5 * seen[1] + seen[2]) / 1.75
-    assert float(optimizer.averages[0][0]) == pytest.approx(expected, rel=1e-5)
+    assert float(optimizer.averages[0][0]) == pytest.approx(average(seen, 0.5), rel=1e-5)
 
 
 # As an optimizer of Keras ------------------------------------------------------------------------

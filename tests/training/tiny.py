@@ -33,16 +33,13 @@ class TinyModel(keras.Model):
         return self.output_layer(x)
 
 
-def compiled_model(seed=0, optimizer=None, jit_compile="auto", run_eagerly=False, **kwargs):
+def compiled_model(seed=0, optimizer=None, width=8, dropout=0.0, **settings):
+    """Returns a `TinyModel`, compiled with the settings of Keras."""
     keras.utils.set_random_seed(seed)
-    model = TinyModel(**kwargs)
-    model.compile(
-        optimizer=optimizer or adam(model_dim=8, warmup_steps=20),
-        loss=LabelSmoothedCrossEntropy(0.1),
-        metrics=[TokenAccuracy(), Perplexity()],
-        jit_compile=jit_compile,
-        run_eagerly=run_eagerly,
-    )
+    model = TinyModel(width, dropout)
+    settings = {"metrics": [TokenAccuracy(), Perplexity()]} | settings
+    settings = {"loss": LabelSmoothedCrossEntropy(0.1)} | settings
+    model.compile(optimizer or adam(model_dim=8, warmup_steps=20), **settings)
     return model
 
 
@@ -51,10 +48,9 @@ eager_model = functools.partial(compiled_model, run_eagerly=True)
 
 
 def fit(model, batch_dataset, steps, callbacks=()):
-    """Trains for `steps` steps on a dataset that holds at least as many batches.
+    """Trains for `steps` steps on a dataset with at least as many batches.
 
-    `steps_per_epoch` stops fit before the data ends: where Keras itself runs into the end of the
-    data, it has counted one more optimizer step by then.
+    Where Keras itself runs into the end of the data, it has counted one more step by then.
     """
     model.fit(batch_dataset, epochs=1, steps_per_epoch=steps, verbose=0, callbacks=list(callbacks))
     return model
