@@ -7,8 +7,7 @@ several lines; plain or .gz. The last line printed is JSON: {"all": {"recall": â
 {â€¦}}. A parameter file names the brackets that don't count; without one, COLLINS.prm's brackets and
 the outer brackets ROOT, S1 and VROOT don't count.
 
-The module consists of parameters (which labels and words count), figures (of one sentence and of
-many), scoring, and the command. Start with `score_trees`.
+Start with `score_trees`.
 """
 
 import argparse
@@ -368,12 +367,11 @@ def _fix_quotes(gold, test):
 def _matches(gold, test, parameters):
     """Counts matched brackets; each gold bracket takes the first equal test bracket left."""
     free = list(test)
-    for bracket in gold:
-        for index, other in enumerate(free):
-            if bracket[1:] == other[1:] and (
-                not parameters.labeled or parameters.same_label(bracket.label, other.label)
-            ):
-                del free[index]
+    for label, *span in gold:
+        for other in free:
+            is_same = not parameters.labeled or parameters.same_label(label, other.label)
+            if span == [*other[1:]] and is_same:
+                free.remove(other)
                 break
     return len(test) - len(free)
 
