@@ -31,7 +31,6 @@ from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
 from t2t_keras.tasks.text_io import map_by_length
 from tests.tasks import tiny
 from tests.tasks.test_parsing import make_parser
-from tests.tasks.tiny import classifier
 
 NO_NUMBERS = [math.nan, math.inf, -math.inf, "1", b"1", True, [1], np.array([1, 2])]
 KINDS = (TranslatorSettings, ParserSettings, SamplingSettings, KNNSettings)
