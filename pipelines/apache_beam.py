@@ -34,17 +34,13 @@ except ModuleNotFoundError as error:
 
 
 def split_writer(options):
-    """Returns the argument `write` of `experiment.prepare`.
-
-    Args:
-        options: Beam's flags, as one str.
-    """
+    """Returns the argument `write` of `experiment.prepare`; the options are Beam's, as one str."""
 
     def write(task, workdir, split):
-        where = task.config.to_json(), os.path.abspath(workdir.path)
+        where = task.config.to_json(), os.path.abspath(workdir.path), split
         write_shards_with_beam(
-            functools.partial(_examples, *where, split),
-            functools.partial(_encoder, *where, split),
+            functools.partial(_of_split, experiment.split_examples, *where),
+            functools.partial(_of_split, experiment.split_encoder, *where),
             workdir.tokens,
             split,
             options=shlex.split(options),
@@ -57,13 +53,7 @@ def write_outputs(predictor, source, output, options):
     """Writes the same file as `pipelines.translate`; workers compute its windows of lines.
 
     Finished windows are files in a hidden folder next to the output; after a kill the same call
-    computes only the missing ones.
-
-    Args:
-        predictor: `LinePredictor`.
-        source: path of a text file, a regular one.
-        output: path of the file to write, a regular one or a new one.
-        options: Beam's flags, as one str.
+    computes only the missing ones. Source and output are regular files.
     """
     predictor.check()
     source, output = pathlib.Path(source).absolute(), pathlib.Path(output_path(output))
@@ -104,21 +94,14 @@ class _WriteWindow(beam.DoFn):
         write_file(os.path.join(self._folder, f"{number:012d}"), content.encode())
 
 
-def _examples(config, workdir, split):
-    return experiment.split_examples(_task(config), Workdir(workdir), split)
-
-
-def _encoder(config, workdir, split):
+def _of_split(make, config, workdir, split):
     choose_devices(gpu=False)
-    return experiment.split_encoder(_task(config), Workdir(workdir), split)
-
-
-def _task(config):
-    return make_task(ml_collections.ConfigDict(json.loads(config)))
+    task = make_task(ml_collections.ConfigDict(json.loads(config)))
+    return make(task, Workdir(workdir), split)
 
 
 def _windows(source, predictor, done):
-    lines = read_lines(source, predictor.errors, keep_ends=predictor.mode.keeps_line_ends)
+    lines = read_lines(source, predictor.errors, keep_ends=predictor.mode.kind.is_long)
     for number, window in windows(lines, predictor.window):
         if number not in done:
             yield number, window

@@ -28,8 +28,6 @@ from t2t_keras.settings import (
     Setting,
     Switch,
     Text,
-    setting,
-    settings_of,
 )
 from t2t_keras.tasks.document_lines import join_lines
 
@@ -51,14 +49,8 @@ def given(holders):
 def define_decoding(without=(), ensembles=True):
     """Defines --checkpoint, and flags of all settings of searches and of kNN-MT.
 
-    They are the fields of config.decode and config.knn, and `max_source_length`.
-
-    Args:
-        without: names of fields that the command does not use.
-        ensembles: whether --checkpoint may name several models.
-
-    Returns:
-        {name: `FlagHolder`}; the names are arguments of `load_predictor`.
+    They are the fields of config.decode and config.knn, but those in `without`, and
+    `max_source_length`. Returns {name: `FlagHolder`}; the names are arguments of `load_predictor`.
     """
     fields = {name: x for parts in FIELDS.values() for name, x in parts["decode"].items()}
     fields |= {f"knn_{name}": field for name, field in FIELDS["translation"]["knn"].items()}
@@ -68,17 +60,11 @@ def define_decoding(without=(), ensembles=True):
         "Maximum number of source tokens, the end token counted; longer sources are truncated, "
         "with a warning; learned positions may lower it.",
     )
+    models = {"checkpoint": define_checkpoint(ensembles)}
     if ensembles:
-        checkpoint = define_checkpoint(
-            "Several, separated by commas, form an ensemble; a folder of another run with the "
-            "same vocabulary means its newest weights.",
-            several=True,
-        )
         text = "Values of the models that an ensemble averages; default: probabilities."
         mean = flags.DEFINE_enum("ensemble_mean", None, ENSEMBLE_MEANS, text)
-        models = {"checkpoint": checkpoint, "ensemble_mean": mean}
-    else:
-        models = {"checkpoint": define_checkpoint()}
+        models["ensemble_mean"] = mean
     return models | {
         name: define_setting(name, field._replace(default=None), "; default: the config's")
         for name, field in fields.items()
@@ -128,12 +114,8 @@ class _Paths(flags.ListParser):
 def define_path(name, text, kind="input", several=False, **options):
     """Defines the flag of a path without a default, see `files.local_path`.
 
-    Args:
-        name: the flag's name.
-        text: its help.
-        kind: "input", a file that exists; "output", a file that may be made; or "folder".
-        several: whether the flag may be given several times; then its value is a list.
-        **options: further arguments of `flags.DEFINE`.
+    `kind` is "input", a file that exists; "output", a file that may be made; or "folder". A flag
+    that may be given `several` times has a list as value.
     """
     if several:
         return flags.DEFINE_multi(
@@ -142,21 +124,22 @@ def define_path(name, text, kind="input", several=False, **options):
     return flags.DEFINE(_Path(kind), name, None, text, **options)
 
 
-def define_checkpoint(more="", several=False):
-    """Defines --checkpoint, a list if it takes `several`; `more` is added to its help."""
-    return flags.DEFINE(
-        _Paths() if several else _Path("folder"),
-        "checkpoint",
-        None,
+def define_checkpoint(several=False):
+    """Defines --checkpoint, a list if it takes `several`, which form an ensemble."""
+    text = (
         "Checkpoint whose weights to use, such as runs/grammar/checkpoints/step_00003000; default: "
         "the newest; if a step has several, the moving average (ema_), else the average of "
-        "checkpoints (average_), else the step itself (step_). " + more,
+        "checkpoints (average_), else the step itself (step_). "
     )
+    if several:
+        text += (
+            "Several, separated by commas, form an ensemble; a folder of another run with the "
+            "same vocabulary means its newest weights."
+        )
+    return flags.DEFINE(_Paths() if several else _Path("folder"), "checkpoint", None, text)
 
 
 class _Number(flags.ArgumentParser):
-    """Parses a number of a `Range`."""
-
     def __init__(self, allowed):
         self._allowed = allowed
 
@@ -168,13 +151,7 @@ class _Number(flags.ArgumentParser):
 
 
 def define_setting(name, setting, more="", **options):
-    """Defines the flag of a `Setting`.
-
-    Args:
-        name: the flag's name.
-        setting: `Setting`; of its text, which is the help, `more` follows the last sentence.
-        **options: further arguments of `flags.DEFINE`.
-    """
+    """Defines the flag of a `Setting`, whose help is its text; `more` ends the last sentence."""
     allowed, text = setting.allowed, f"{setting.text[:-1]}{more}"
     if isinstance(allowed, Range):
         allowed = dataclasses.replace(allowed, optional=False)  # None: not given
@@ -186,75 +163,67 @@ def define_setting(name, setting, more="", **options):
     return define_flag(name, setting.default, f"{text}.", **options)
 
 
-@dataclasses.dataclass
-class _Shared:
-    """Flags of several commands."""
-
-    accept_corpus_changes: bool = setting(
+_SHARED = {
+    "accept_corpus_changes": Setting(
         False,
         Switch(),
         "Keep the workdir's vocabulary and tokens if the text of the corpus has changed, which is "
         "an error otherwise. The corpus may be moved without this flag.",
-    )
-    apache_beam: str | None = setting(
+    ),
+    "apache_beam": Setting(
         None,
         Text(),
         "Run as an Apache Beam pipeline with these options, for example '--runner=FlinkRunner "
         "--flink_master=host:8081'; empty: Beam's local runner; default: no Beam, only this "
         "process.",
-    )
-    batch_size: int | None = setting(
+    ),
+    "batch_size": Setting(
         None, COUNT, "Lines of a batch; default: 64, on GPUs as many as have 32,768 characters."
-    )
-    errors: str = setting(
+    ),
+    "errors": Setting(
         "strict",
         Choice(("strict", "replace")),
         "For text that is not UTF-8: strict stops with an error, replace reads invalid bytes as "
         "U+FFFD.",
-    )
-    parallel_batches: int | None = setting(
+    ),
+    "parallel_batches": Setting(
         None,
         Range(1, 2**31 - 1, whole=True),
         "Batches of lines that are computed in parallel, each with an equal part of the cores; "
         "default: one per core, at most 8, and a single one with a GPU.",
-    )
-    source_language: str | None = setting(
+    ),
+    "source_language": Setting(
         None, Text(), "Code of the texts' language, which some models of many languages read."
-    )
-    target_language: str | None = setting(
-        None,
-        Text(),
-        "Code of the language to translate into; models of many languages need it.",
-    )
+    ),
+    "target_language": Setting(
+        None, Text(), "Code of the language to translate into; models of many languages need it."
+    ),
+}
+"""Flags of several commands."""
 
 
 def define(name, more=""):
-    """Defines a flag of `_Shared`, whose help `more` ends. Several modules may define it."""
-    return define_setting(name, settings_of(_Shared)[name], more, allow_override=True)
+    """Defines a flag of `_SHARED`, whose help `more` ends. Several modules may define it."""
+    return define_setting(name, _SHARED[name], more, allow_override=True)
 
 
-def define_languages(without="none"):
-    """Defines --source_language and --target_language; returns {name: `FlagHolder`}.
-
-    Args:
-        without: what their help says of the default.
-    """
-    more = f"; default: {without}"
+def define_languages(default="none"):
+    """Defines --source_language and --target_language; returns {name: `FlagHolder`}."""
+    more = f"; default: {default}"
     return {name: define(name, more) for name in ("source_language", "target_language")}
 
 
 def define_data_fields():
     """Defines --config.data.FIELD for the fields that say where a run's corpus is.
 
-    Returns:
-        Function that sets the given fields in a config.
+    Returns a function that sets the given fields in a config.
     """
-    texts = {
-        name: f"{field.text} Default: the run's value."
+    default = "Default: the run's value."
+    holders = {
+        name: flags.DEFINE_string(f"config.data.{name}", None, f"{field.text} {default}")
         for name, field in FIELDS["translation"]["data"].items()
         if field.may_change == ALWAYS
     }
-    holders = {n: flags.DEFINE_string(f"config.data.{n}", None, texts[n]) for n in texts}
 
     def override(config):
         for field, value in given(holders).items():
@@ -289,20 +258,12 @@ def take(*names):
 
 
 def define_workdir(text="Folder of the run: config, vocabulary, tokens, checkpoints, logs."):
-    """Defines --workdir. Several modules of one process may call this.
-
-    Args:
-        text: its help.
-    """
+    """Defines --workdir. Several modules of one process may call this."""
     return define_path("workdir", text, "folder", allow_override=True)
 
 
 def define_model(others):
-    """Defines --model; `others` are the flags that may be given instead, str.
-
-    Returns:
-        Its `FlagHolder`. Several modules of one process may call this.
-    """
+    """Defines --model, in place of which `others` may be given; several modules may call this."""
     return flags.DEFINE_string(
         "model",
         None,
@@ -316,10 +277,7 @@ def define_model(others):
 def run(main, gpu=True, headings=None):
     """Runs `main()` under absl; an InputError is printed as one line, with exit code 1.
 
-    Args:
-        main: function without arguments.
-        gpu: whether the binary computes on GPUs; other binaries use none.
-        headings: those of its --help, see `help.text`.
+    A binary that does not compute on GPUs uses none. `headings` are those of `help.text`.
     """
 
     def guarded(arguments):
@@ -374,7 +332,7 @@ def _prepare_process():
 
 
 def _parse(arguments, headings=None):
-    if help.is_asked(arguments):
+    if help.ASKING & set(arguments[1:]):
         print(help.text(headings), flush=True)
         sys.exit()
     try:
@@ -396,18 +354,14 @@ def _parse(arguments, headings=None):
     except flags.Error as error:
         if found := re.match(r"flag --config\.(\w+)\.(\w+)=(.*?): ", str(error)):
             part, name, value = found.groups()
-            _fail(f"--config.{part}.{name}={value}: give {_allowed(part, name)}.")
+            allowed = (f[part][name].allowed for f in FIELDS.values() if name in f[part])
+            _fail(f"--config.{part}.{name}={value}: give {next(allowed, 'its type')}.")
         _fail(f"{str(error).removeprefix('flag ')} (--help lists all flags)")
     except (AttributeError, KeyError, TypeError) as error:
         reason = error
         while isinstance(reason, Exception) and reason.args:  # str of a KeyError is a repr
             reason = reason.args[0]
         _fail(f"in --config: {reason}")
-
-
-def _allowed(part, name):
-    """Returns the description of a field's allowed values."""
-    return next((f[part][name].allowed for f in FIELDS.values() if name in f[part]), "its type")
 
 
 _PLACES = {f"config.data.{name}" for name in ("folder", "tfds", "corpora", "parsed_trees")}
@@ -461,9 +415,8 @@ def _fail(message, code=1):
 def read_lines(path, errors="strict", keep_ends=False, look_ahead=True):
     """Yields the lines of a file, plain or gzipped, or of standard input if path is empty.
 
-    The lines are bytes, valid UTF-8; arguments and errors are those of `files.read_lines`. Lines
-    with their ends, those of documents, are joined by `join_lines`, which reads further lines
-    behind the beginning of a span; without look_ahead they are not.
+    See `files.read_lines`. Lines with their ends, those of documents, are joined by `join_lines`,
+    which reads further lines behind the beginning of a span; without look_ahead they are not.
     """
     if path:
         lines = files.read_lines(path, errors, keep_ends)
@@ -476,8 +429,7 @@ def read_lines(path, errors="strict", keep_ends=False, look_ahead=True):
 def check_input(path, errors="strict", keep_ends=False):
     """Raises InputError, before any work is done, if a file can't be read to its end as text.
 
-    The content of standard input and pipes, which can be read only once, is not checked. See
-    `files.split_lines` for the arguments.
+    The content of standard input and pipes, which can be read only once, is not checked.
     """
     if not path and sys.stdin is None:
         raise InputError("standard input is closed: give a file as --input.")

@@ -16,14 +16,6 @@ LAST = flags.DEFINE_integer(
 
 def main():
     from pipelines.workdir import Workdir
-
-    workdir = Workdir(WORKDIR.value)
-    workdir.load_config()
-    with workdir.lock():
-        _average(workdir)
-
-
-def _average(workdir):
     from t2t_keras.training.checkpoint_files import (
         average_path,
         checkpoint_paths,
@@ -32,15 +24,18 @@ def _average(workdir):
     )
     from t2t_keras.training.checkpoints import average_checkpoints
 
-    remove_unfinished(workdir.checkpoints)
-    paths = checkpoint_paths(workdir.checkpoints)
-    if len(paths) < LAST.value:
-        raise InputError(
-            f"{workdir.checkpoints} holds {len(paths)} checkpoints, fewer than --last="
-            f"{LAST.value}: train longer, or average fewer."
-        )
-    paths = paths[-LAST.value :]
-    average = average_checkpoints(paths, average_path(workdir.checkpoints, step_of(paths[-1])))
+    workdir = Workdir(WORKDIR.value)
+    workdir.load_config()
+    with workdir.lock():
+        remove_unfinished(workdir.checkpoints)
+        paths = checkpoint_paths(workdir.checkpoints)
+        if len(paths) < LAST.value:
+            raise InputError(
+                f"{workdir.checkpoints} holds {len(paths)} checkpoints, fewer than --last="
+                f"{LAST.value}: train longer, or average fewer."
+            )
+        paths = paths[-LAST.value :]
+        average = average_checkpoints(paths, average_path(workdir.checkpoints, step_of(paths[-1])))
     logging.info("Averaged %s", ", ".join(path.name for path in paths))
     print(average)
 

@@ -29,11 +29,7 @@ from t2t_keras.training.metrics import Perplexity, TokenAccuracy
 
 
 def tokens_per_batch(config, replicas=1):
-    """Returns the tokens of a global batch; the config gives them, or the tokens of one replica.
-
-    Raises:
-        InputError: if the config gives both or none.
-    """
+    """Returns the tokens of a global batch; the config gives them, or the tokens of one replica."""
     total, each = config.data.tokens_per_batch, config.data.get("tokens_per_replica", 0)
     if bool(total) == bool(each):
         raise InputError(
@@ -68,9 +64,6 @@ def batch_parts(config, replicas):
 class Task:
     """A task, as the binaries use it.
 
-    Args:
-        config: the experiment's config, which is also an attribute.
-
     Attributes:
         metric: str, the key of `score` that validations watch.
         predictor: class of the task's `Predictor`, whose settings are the fields of config.decode.
@@ -90,7 +83,6 @@ class Task:
         self.make_corpus()
 
     def load_tokenizer(self, directory):
-        """Returns the tokenizer that was saved in a folder."""
         return load_tokenizer(directory)
 
     def training_tokenizer(self, tokenizer):
@@ -98,16 +90,16 @@ class Task:
         return tokenizer
 
     def outputs(self, predictor, inputs, answer, **options):
-        """Returns an iterable of what `score` takes.
+        """Returns an iterable of what `score` takes, of the inputs of `evaluation_examples`.
 
-        Args:
-            predictor: the task's predictor.
-            inputs: list, as `evaluation_examples` gives them.
-            answer: function of (function, inputs) that applies the function to batches of the
-                inputs, as `map_by_length` does.
-            **options: of a call of the predictor.
+        answer(function, inputs) applies a function to batches of inputs, as `map_by_length` does;
+        the options are those of a call of the predictor.
         """
         return answer(functools.partial(predictor, **options), inputs)
+
+    def make_predictor(self, model, tokenizer):
+        """Returns the task's predictor, which maps a list of str to a list of str."""
+        return self.predictor(model, tokenizer, **self.config.decode)
 
 
 class SequenceTask(Task):
@@ -118,19 +110,15 @@ class SequenceTask(Task):
     buckets, packing = LengthBuckets, Packing
 
     def model_config(self):
-        """Returns the `TransformerConfig` of config.model."""
         return TransformerConfig(**self.config.model)
 
     def make_model(self):
-        """Returns the model with new weights."""
         return Transformer(self.model_config())
 
     def make_metrics(self):
-        """Returns the metrics of training, a list."""
         return [Perplexity(), TokenAccuracy()]
 
     def make_filters(self):
-        """Returns the `Filters` of the training text."""
         data = self.config.data
         return Filters(data.max_length, data.max_length_ratio)
 
@@ -153,13 +141,7 @@ class SequenceTask(Task):
 def make_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
     """Returns the tokenizer of a run: one learned from lines, or that of a SentencePiece model.
 
-    Args:
-        kind: a kind of `train_tokenizer`, or the path of a `.model` file.
-        lines, vocab_size, languages, placeholders: as for `train_tokenizer`.
-
-    Raises:
-        InputError: if vocab_size is not that of the file, or as `train_tokenizer` and
-            `read_sentencepiece`.
+    The kind is one of `train_tokenizer`, with its other arguments, or the path of a `.model` file.
     """
     if kind in TRAINABLE:
         return train_tokenizer(kind, lines, vocab_size, languages, placeholders)
@@ -205,15 +187,7 @@ class TextTask(Task):
         return BpeDropout(tokenizer, rate, self.config.train.seed) if rate else tokenizer
 
     def evaluation_examples(self, split, limit=None):
-        """Returns the inputs and references of a split.
-
-        Args:
-            split: its name.
-            limit: int, maximum number of examples; None for all.
-
-        Returns:
-            List of inputs, str, and list of references, as `score` takes them.
-        """
+        """Returns the inputs, a list of str, and references, as `score` takes them, of a split."""
         return examples_of(self.make_corpus().examples(split), limit, self.config.data.errors)
 
 
@@ -229,11 +203,7 @@ def require_corpus(data):
 
 
 def import_dataset(module):
-    """Imports the module that registers a TFDS dataset; an empty name imports none.
-
-    Raises:
-        InputError: if there is no such module.
-    """
+    """Imports the module that registers a TFDS dataset; an empty name imports none."""
     if not module:
         return
     try:
@@ -246,11 +216,7 @@ def import_dataset(module):
 
 
 def examples_of(examples, limit=None, errors="strict"):
-    """Returns the sources and the targets of a dataset of texts, two lists of str.
-
-    Raises:
-        InputError: for a text that is not UTF-8, unless errors is "replace".
-    """
+    """Returns the sources and the targets of a dataset of texts, two lists of str."""
     examples = list(examples.take(-1 if limit is None else limit).as_numpy_iterator())
     return tuple(
         [decode(row[side], f"{side} {n}", errors) for n, row in enumerate(examples, start=1)]

@@ -44,37 +44,22 @@ _LANGUAGES = {"source_language": None, "target_language": None}
 
 @dataclasses.dataclass(frozen=True)
 class LinePredictor:
-    """Describes a model and its output; small enough to be sent to other processes.
+    """Describes a model and its output; small enough to be sent to other processes."""
 
-    Args:
-        workdir: path of a trained run; None: `saved_model`.
-        saved_model: path of an export.
-        n_best: results of each line.
-        scores: whether each result is preceded by its score.
-        batch_size: lines of a batch; None: as `map_by_length` decides.
-        decoding: dict, arguments of `Workdir.load_predictor`.
-        unique: whether results that repeat the text of a better one are left out.
-        errors: "strict" or "replace", how invalid UTF-8 is read; see `files.split_lines`.
-        mode: `Mode`, how a line is answered.
-        languages: {"source_language": code, "target_language": code} for a model of many
-            languages, only those that it reads.
-    """
-
-    workdir: str | None
-    saved_model: str | None
-    n_best: int
-    scores: bool
-    batch_size: int | None
-    decoding: dict
-    unique: bool = False
-    errors: str = "strict"
+    workdir: str | None  # a trained run; None: saved_model
+    saved_model: str | None  # an export
+    n_best: int  # results of each line
+    scores: bool  # whether each result is preceded by its score
+    batch_size: int | None  # lines; None: as `map_by_length` decides
+    decoding: dict  # arguments of `Workdir.load_predictor`
+    unique: bool = False  # without results that repeat the text of a better one
+    errors: str = "strict"  # how invalid UTF-8 is read; see `files.split_lines`
     mode: Mode = dataclasses.field(default_factory=Mode)
-    languages: dict = dataclasses.field(default_factory=dict)
+    languages: dict = dataclasses.field(default_factory=dict)  # {"source_language": code, …}
 
     @property
     def line_end(self):
-        """The str that follows each line of output in a file."""
-        return "" if self.mode.keeps_line_ends else "\n"
+        return "" if self.mode.kind.is_long else "\n"  # documents keep their own
 
     @property
     def window(self):
@@ -91,18 +76,10 @@ class LinePredictor:
             raise InputError("--unique is for several results of a line: also give --n_best.")
 
     def load(self, parallel_batches=1, line_buffered=False):
-        """Loads the model.
+        """Loads the model, which answers batches, or each line before the next one is read.
 
-        Args:
-            parallel_batches: number of batches that are computed in parallel.
-            line_buffered: whether each line is answered before the next one is read.
-
-        Returns:
-            Function of an iterable of lines, bytes, and of the number of the first line (from 1).
-            For each line it yields the lines of output, a list of str.
-
-        Raises:
-            InputError: if not exactly one model is given, or it can't be loaded.
+        Returns a function of an iterable of lines, bytes, and of the number of the first line
+        (from 1). For each line it yields the lines of output, a list of str.
         """
         self.check()
         results = self._of_workdir() if self.workdir else self._of_saved_model()
@@ -127,16 +104,14 @@ class LinePredictor:
     def fingerprint(self, path):
         """Returns a JSON-able dict on which the output of a file depends; path "": standard input.
 
-        It has checksums of the input, the terms and the files of the model: the export, or the
-        run's config and vocabulary and the checkpoint that `decoding` names, or the newest one. An
-        input that is not a regular file can't be read again to compare it: no two such fingerprints
-        are equal.
+        It has checksums of the input, the terms and the files of the model. An input that is not a
+        regular file can't be read again to compare it: no two such fingerprints are equal.
         """
         if self.saved_model:
             paths = [self.saved_model]
         else:
             paths = Workdir(self.workdir).predictor_files(self.decoding.get("checkpoint"))
-        paths = [os.path.abspath(found) for found in (*paths, *self.mode.files, path) if found]
+        paths = [os.path.abspath(found) for found in (*paths, self.mode.terms, path) if found]
         return {
             **dataclasses.asdict(self),
             "files": {found: _checksums(found) for found in paths},
@@ -220,14 +195,8 @@ class ResumableOutput:
     """A text file whose writing can resume; it is hidden next to its path until it is complete.
 
     A context manager: the file appears under its name when the block succeeds. After an error or a
-    kill, the next run resumes after the last `commit` and discards later output.
-
-    Args:
-        path: path of the file, a regular one or a new one; symbolic links are followed.
-        fingerprint: JSON-able; resumes only if the stored fingerprint equals this one.
-
-    Attributes:
-        done: int, number of inputs whose results an earlier run has committed.
+    kill, the next run resumes after the last `commit`, if it has an equal fingerprint, JSON-able,
+    and discards later output. `done` inputs have results that an earlier run has committed.
 
     Raises:
         InputError: if another process is writing the file, or has just written it.
@@ -255,22 +224,19 @@ class ResumableOutput:
         self._file.truncate(size)
 
     def write(self, line, end="\n"):
-        """Adds a line of text and its end."""
         line = f"{line}{end}".encode()
         self._file.write(line)
         self._checksum = zlib.crc32(line, self._checksum)
 
-    def commit(self, done):
-        """Stores durably the output so far, the results of `done` inputs."""
+    def _write_through(self):
         self._file.flush()
         os.fsync(self._file.fileno())
-        journal = {
-            "fingerprint": self._fingerprint,
-            "done": done,
-            "size": self._file.tell(),
-            "crc32": self._checksum,
-        }
-        write_json(self._journal, journal)
+
+    def commit(self, done):
+        """Stores durably the output so far, the results of `done` inputs."""
+        self._write_through()
+        journal = {"done": done, "size": self._file.tell(), "crc32": self._checksum}
+        write_json(self._journal, {"fingerprint": self._fingerprint} | journal)
 
     def __enter__(self):
         return self
@@ -278,8 +244,7 @@ class ResumableOutput:
     def __exit__(self, error, *_):
         with self._file:  # locked until the end
             if error is None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
+                self._write_through()
                 if self._path.exists():
                     shutil.copymode(self._path, self._unfinished)
                 replace(self._unfinished, self._path)

@@ -9,13 +9,7 @@ from t2t_keras.tasks.catalogs import Catalog
 
 
 class CatalogOutput(ResumableOutput):
-    """A catalog whose writing can resume: until it is complete, its file has the translations.
-
-    Args:
-        path, fingerprint: as for `ResumableOutput`.
-        catalog: `Catalog`, whose texts are translated in order.
-        fuzzy: whether filled entries are marked fuzzy.
-    """
+    """A catalog whose writing can resume: until it is complete, its file has the translations."""
 
     def __init__(self, path: str, fingerprint: dict, catalog: Catalog, fuzzy: bool):
         super().__init__(path, fingerprint | {"texts": catalog.texts})

@@ -6,6 +6,9 @@ Each function runs a binary as the main module, so that --help and errors are th
 
 import runpy
 
+BINARIES = ("prepare", "train", "average", "evaluate", "translate", "visualize", "export")
+BINARIES += ("import_model", "export_ctranslate2", "demo", "data_service")
+
 
 def _command(binary):
     def main():
@@ -14,14 +17,4 @@ def _command(binary):
     return main
 
 
-prepare = _command("prepare")
-train = _command("train")
-average = _command("average")
-evaluate = _command("evaluate")
-translate = _command("translate")
-visualize = _command("visualize")
-export = _command("export")
-import_model = _command("import_model")
-export_ctranslate2 = _command("export_ctranslate2")
-demo = _command("demo")
-data_service = _command("data_service")
+globals().update({binary: _command(binary) for binary in BINARIES})

@@ -36,11 +36,7 @@ class _Config(flags.ArgumentParser):
 
 
 def _call_get_config(path, argument):
-    """Returns what `get_config` of a Python file returns.
-
-    Raises:
-        InputError: if it is no `ConfigDict`, or the file fails; it names the line.
-    """
+    """Returns what `get_config` of a Python file returns; InputError names the line that fails."""
     library.complete()  # which the file may import
     loader = importlib.machinery.SourceFileLoader("config", path)
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("config", loader))
@@ -95,14 +91,7 @@ def define_config():
 
 
 def config_path(value):
-    """Returns the path of a packaged config's name; a path is returned unchanged.
-
-    Args:
-        value: name or path, with or without ":" and an argument.
-
-    Raises:
-        InputError: if there is no packaged config of this name.
-    """
+    """Returns the path of a packaged config's name, or a path unchanged; both may end in ":…"."""
     name, colon, argument = value.partition(":")
     packaged = {path.stem: path for path in _CONFIGS.glob("[!_.]*.py")}
     path = packaged.get(name) or os.path.expanduser(name)

@@ -9,17 +9,11 @@ _FORM = "PLACE:SOURCE-TARGET, or PLACE:ONE=OTHER for both directions"
 
 @dataclasses.dataclass(frozen=True)
 class Direction:
-    """A corpus in one direction.
+    """A corpus in one direction."""
 
-    Attributes:
-        name: str, such as `en-de`; `en-de.2` for a second corpus of the same languages.
-        place: str, a folder or the name of a TFDS dataset.
-        source, target: str, codes of the languages, which are endings of files or TFDS's features.
-    """
-
-    name: str
-    place: str
-    source: str
+    name: str  # such as en-de; en-de.2 for a second corpus of the same languages
+    place: str  # a folder or the name of a TFDS dataset
+    source: str  # codes of the languages: endings of files or TFDS's features
     target: str
 
     @property
@@ -35,7 +29,6 @@ class Corpora:
         return f"a list {_FORM}, with commas between; or empty"
 
     def check(self, name, value):
-        """Returns the value; raises InputError if it can't be parsed."""
         if not isinstance(value, str):
             raise InputError(f"{name} is {value!r}: give {self}.")
         parse(value, name)
@@ -43,11 +36,7 @@ class Corpora:
 
 
 def parse(text, name="data.corpora"):
-    """Returns the `Direction`s of a list of corpora, str.
-
-    Raises:
-        InputError: if it is not such a list, or names a corpus twice.
-    """
+    """Returns the `Direction`s of a list of corpora; InputError if it is none, or repeats one."""
     found = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         place, _, pair = item.rpartition(":")

@@ -21,12 +21,10 @@ def lost_worker(error):
     """Returns the message and exit code for one of `LOST_WORKER`; raises it with one worker."""
     if worker_count() == 1:
         raise error
-    reason = str(error).splitlines()[0]
-    message = (
-        f"training with {worker_count()} workers broke off ({reason}): start all of them again "
-        "with the same command, and they resume from the last checkpoint."
-    )
-    return message, PREEMPTED
+    return (
+        f"training with {worker_count()} workers broke off ({str(error).splitlines()[0]}): start "
+        "all of them again with the same command, and they resume from the last checkpoint."
+    ), PREEMPTED
 
 
 _NVIDIA = ("/proc/driver/nvidia/gpus", "/dev/nvidia0")
@@ -35,10 +33,8 @@ _NVIDIA = ("/proc/driver/nvidia/gpus", "/dev/nvidia0")
 def choose_devices(gpu=True):
     """Logs the devices of this process, and warns of a GPU that TensorFlow cannot use.
 
-    Call it before TensorFlow's first operation. GPU memory is allocated as needed.
-
-    Args:
-        gpu: bool; False hides all GPUs, so that this process does not take their memory.
+    Call it before TensorFlow's first operation. GPU memory is allocated as needed; gpu=False hides
+    all GPUs, so that this process does not take their memory.
     """
     try:
         if not gpu:
@@ -66,11 +62,7 @@ _MAX_BATCHES = 8  # each takes memory of its own
 
 
 def limit_threads(parallel):
-    """Gives each operation 1/`parallel` of the cores; with 1, all of them as before.
-
-    Args:
-        parallel: int, number of computations that run in parallel.
-    """
+    """Gives each operation 1/`parallel` of the cores; with 1, all of them as before."""
     if parallel <= 1:
         return
     try:
@@ -80,13 +72,9 @@ def limit_threads(parallel):
 
 
 def limit_threads_per_batch(wanted=None):
-    """Divides the cores among batches of text that are computed in parallel.
+    """Divides the cores among batches of text that are computed in parallel; returns their number.
 
-    Args:
-        wanted: number of batches; None: one per core, at most 8, and a single one with a GPU.
-
-    Returns:
-        The number of batches.
+    None wanted: one per core, at most 8, and a single one with a GPU.
     """
     if wanted is None:
         has_gpu = tf.config.get_visible_devices("GPU")

@@ -36,17 +36,12 @@ def text_pairs(examples):
 
 
 class DirectedCorpora:
-    """The corpus of several directions, whose splits are the parts of `parts_of`.
-
-    Args:
-        corpora: {name of a direction: its corpus}.
-    """
+    """The corpus of several directions, {name: corpus}, whose splits are those of `parts_of`."""
 
     def __init__(self, corpora):
         self.corpora = corpora
 
     def examples(self, part):
-        """Returns the pairs of a part; see `FolderCorpus.examples`."""
         corpus, split = self._corpus(part)
         return corpus.examples(split)
 
@@ -61,7 +56,6 @@ class DirectedCorpora:
         return corpus.has_text(split)
 
     def map(self, function):
-        """Returns `DirectedCorpora` with function(corpus) in place of each corpus."""
         return DirectedCorpora({name: function(each) for name, each in self.corpora.items()})
 
     def _corpus(self, part):
@@ -79,10 +73,6 @@ class DirectedCorpora:
 
         It yields about as many pairs as the corpora contain. If a direction is sampled n times as
         often as its size, each of its pairs comes n times, or, for n below 1, one in 1 / n pairs.
-
-        Args:
-            split: the training split.
-            temperature: T of the probabilities.
         """
         pairs = {name: corpus.examples(split) for name, corpus in self.corpora.items()}
         sizes = [int(examples.cardinality()) for examples in pairs.values()]
@@ -115,23 +105,15 @@ def check_vocabulary(config, tokenizer):
 
 
 def check_languages(predictor, languages):
-    """Raises InputError if a predictor does not take these languages, or lacks one.
-
-    Args:
-        predictor: a task's predictor.
-        languages: {"source_language": code, "target_language": code}, or one of both.
-    """
+    """Raises InputError if a predictor does not take the languages {name: code}, or lacks one."""
     given = {name: languages.get(name) for name in ("source_language", "target_language")}
     language_codes(getattr(predictor, "languages", None), 0, **given)
 
 
 def languages_of(config, direction, predictor):
-    """Returns the languages that a call of a predictor takes, {name: code}.
+    """Returns the languages that a call of a predictor takes, {name: code}; none if bilingual.
 
-    Args:
-        config: the run's config.
-        direction: `Direction`; None: the direction of the config's only corpus.
-        predictor: the task's predictor. A bilingual one takes no languages.
+    The direction None is that of the config's only corpus.
     """
     if getattr(predictor, "languages", None) is None:
         return {}
@@ -144,11 +126,7 @@ def languages_of(config, direction, predictor):
 def encoders_of(config, template, sources, targets, part):
     """Returns the encoders of a part's sources and targets, which add the languages' tokens.
 
-    Args:
-        config: the run's config.
-        template: `LanguageTemplate` of its vocabulary, or None.
-        sources, targets: tokenizers.
-        part: str, one of `parts_of`.
+    The `LanguageTemplate` of a bilingual vocabulary is None.
     """
     if template is None:
         return sources, targets

@@ -86,47 +86,30 @@ BATCH_SIZE = app.define("batch_size")
 PARALLEL_BATCHES = app.define("parallel_batches")
 DECODING = app.define_decoding(without=("protected_pattern",))
 override_data = app.define_data_fields()
+_OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
+_OF_MODEL = ("checkpoint", "ensemble_mean", "max_source_length")
+_OF_OUTPUTS = ("output", *(name for name in DECODING if name not in _OF_MODEL))
 HEADINGS = {
     "texts": ("split", "source", "reference", "errors", "output", "config.data", *LANGUAGES),
-    "scores": (
-        "tokenize",
-        "lowercase",
-        "baseline",
-        "by_length",
-        "compound_split",
-        "parameters",
-        "stride",
-    ),
+    "scores": (*_OF_BLEU, "parameters", "stride"),
     "model and search": DECODING,
     "speed": ("batch_size", "parallel_batches"),
 }
-"""The headings of --help, see `help.text`"""
 
 
 class _Examples(NamedTuple):
-    """Texts that are translated and scored together.
+    """Texts that are translated and scored together."""
 
-    Attributes:
-        scored: dict, names of the split or the files, and of the direction.
-        direction: `Direction`; None: the direction of the run's only corpus.
-        inputs, references: as a task returns them; with several references a list of lists.
-    """
-
-    scored: dict
-    direction: Direction | None
-    inputs: list
-    references: list
+    scored: dict  # names of the split or the files, and of the direction
+    direction: Direction | None  # None: that of the run's only corpus
+    inputs: list  # and references as a task returns them
+    references: list  # several: a list of lists
 
     def __str__(self):
         names = ((kind, name) for kind, name in self.scored.items() if kind != "zero_shot" and name)
         what = ", ".join(f"{kind} {name}" for kind, name in names)
         zero_shot = " (zero-shot)" if "zero_shot" in self.scored else ""
         return f"{what}{zero_shot}: {len(self.inputs)} sentences"
-
-
-_OF_BLEU = ("tokenize", "lowercase", "baseline", "by_length", "compound_split")
-_OF_MODEL = ("checkpoint", "ensemble_mean", "max_source_length")
-_OF_OUTPUTS = ("output", *(name for name in DECODING if name not in _OF_MODEL))
 
 
 def main():
@@ -176,22 +159,19 @@ def main():
 
 def _check_flags(task):
     """Raises InputError for a flag of another task; lets --errors override the run's value."""
+    metric, has_errors = task.metric, "errors" in task.config.data
+    for names, fits, purpose in (
+        (["errors"], has_errors, "for text, and trees must be UTF-8"),
+        ([*_OF_BLEU, *LANGUAGES], metric == "bleu", "only for translation"),
+        (_OF_OUTPUTS, metric != "perplexity", "for outputs, and perplexity needs none"),
+        (["stride"], metric == "perplexity", "only for language models"),
+        (["parameters"], metric == "f1", "only for parsing"),
+    ):
+        for name in names:
+            if flags.FLAGS[name].present and not fits:
+                raise InputError(f"--{name} is {purpose}: leave it out.")
     if ERRORS.present:
-        if "errors" not in task.config.data:
-            raise InputError("--errors is for text, and trees must be UTF-8: leave it out.")
         task.config.data.errors = ERRORS.value
-    if task.metric != "bleu" and any(flags.FLAGS[name].present for name in _OF_BLEU):
-        raise InputError(f"--{', --'.join(_OF_BLEU)} are only for translation: leave them out.")
-    if task.metric == "perplexity":
-        for name in _OF_OUTPUTS:
-            if flags.FLAGS[name].present:
-                raise InputError(
-                    f"--{name} is for outputs, and perplexity needs none: leave it out."
-                )
-    elif STRIDE.value is not None:
-        raise InputError("--stride is only for language models: leave it out.")
-    if PARAMETERS.value and task.metric != "f1":
-        raise InputError("--parameters is only for parsing: leave it out.")
 
 
 def _summary(parts, results):
@@ -256,10 +236,10 @@ def _read_examples(task):
     from pipelines.experiment import choose_split
 
     directions = _directions(task)
+    names = ", ".join(direction.name for direction in directions if direction)
     if REFERENCE.value:
         scored = {"source": SOURCE.value or "", "reference": ",".join(REFERENCE.value)}
         if len({(d.source, d.target) for d in directions if d}) > 1:
-            names = ", ".join(direction.name for direction in directions)
             raise InputError(
                 f"the run has the directions {names}: give --source_language and --target_language."
             )
@@ -276,20 +256,15 @@ def _read_examples(task):
     if directions == [None]:
         return [_Examples(scored, None, *task.evaluation_examples(scored["split"]))]
     if len(directions) > 1 and (OUTPUT.value or BASELINE.value):
-        names = ", ".join(direction.name for direction in directions)
-        one = (
-            "--config.data.folder"
-            if app.language_pair(LANGUAGES)
-            else "--source_language, --target_language"
-        )
+        is_one_pair = app.language_pair(LANGUAGES)
+        one = "--config.data.folder" if is_one_pair else "--source_language, --target_language"
         raise InputError(
             f"--output and --baseline are for one corpus, and {names} are several: give {one}, or "
             "--source and --reference."
         )
+    split = scored["split"]
     return [
-        _Examples(
-            scored | _direction_record(task, d), d, *task.direction_examples(scored["split"], d)
-        )
+        _Examples(scored | _direction_record(task, d), d, *task.direction_examples(split, d))
         for d in directions
     ]
 
@@ -301,10 +276,6 @@ def _directions(task):
     trained, given = directions_of(task.config), app.language_pair(LANGUAGES)
     if not given:
         return trained or [None]
-    if task.metric != "bleu":
-        raise InputError(
-            "--source_language and --target_language are only for translation: leave them out."
-        )
     source, target = given
     same = [d for d in trained if (d.source, d.target) == (source, target)]
     # data.folder names one text, whatever the corpora of the run are.
@@ -350,8 +321,7 @@ def _read_baseline(count, errors):
 def _tokenizer(task, direction):
     """Returns sacreBLEU's tokenizer: --tokenize, or the tokenizer of the target language.
 
-    Raises:
-        InputError: if a score can't be computed here, before anything is translated.
+    Before anything is translated, it raises InputError if a score can't be computed here.
     """
     from t2t_keras.evaluation.text import compound_split_bleu, make_bleu
 

@@ -34,14 +34,7 @@ from t2t_keras.training.schedules import InverseSquareRoot, LinearDecayToZero
 
 
 def check(config):
-    """Checks a config before any work is done.
-
-    Returns:
-        The task of the config, see `tasks.py`.
-
-    Raises:
-        InputError: for invalid or conflicting settings.
-    """
+    """Returns the task of a config; InputError, before any work, for settings that can't work."""
     task, train = make_task(config), config.train
     check_fields(config)
     model = task.model_config()
@@ -81,26 +74,6 @@ def set_numerics(config):
     keras.mixed_precision.set_global_policy(f"mixed_{low}" if low else "float32")
 
 
-def prepare(task, workdir, write=None):
-    """Learns the vocabulary and writes the token shards of a workdir, if they are missing.
-
-    Args:
-        task: the experiment's task.
-        workdir: `Workdir`.
-        write: function of (task, workdir, part) that writes the shards of a part of a split, see
-            `parts_of`; None: this process writes them.
-    """
-    data = task.config.data
-    if not tokenizer_exists(workdir.vocabulary):
-        logging.info("Learning a vocabulary of %d", task.config.model.vocab_size)
-        task.train_tokenizer(task.make_corpus()).save(workdir.vocabulary)
-    check_vocabulary(task.config, task.load_tokenizer(workdir.vocabulary))
-    for split in (data.train_split, data.validation_split):
-        for part in parts_of(task.config, split):
-            if not (workdir.tokens / part).exists():
-                (write or _write_part)(task, workdir, part)
-
-
 def split_examples(task, workdir, part):
     """Returns a dataset of a part's text pairs, as training reads them; see `parts_of`."""
     corpus = task.training_corpus(task.make_corpus(), task.load_tokenizer(workdir.vocabulary))
@@ -118,7 +91,8 @@ def split_encoder(task, workdir, part):
     return BlockEncoder(sources, task.make_filters(), targets)
 
 
-def _write_part(task, workdir, part):
+def write_part(task, workdir, part):
+    """Writes the token shards of a part of a split."""
     with tqdm(desc=f"tokens of {part}", unit=" pairs", disable=None) as bar:
         write_examples(
             split_examples(task, workdir, part),
@@ -129,12 +103,26 @@ def _write_part(task, workdir, part):
         )
 
 
-def make_optimizer(train, model):
-    """Returns the optimizer with the paper's schedule, followed by a linear decay if configured.
+def prepare(task, workdir, write=write_part):
+    """Learns the vocabulary and writes the token shards of a workdir, if they are missing.
 
-    Args:
-        train: config.train.
-        model: `TransformerConfig`.
+    `write(task, workdir, part)` writes the shards of a part of a split, see `parts_of`.
+    """
+    data = task.config.data
+    if not tokenizer_exists(workdir.vocabulary):
+        logging.info("Learning a vocabulary of %d", task.config.model.vocab_size)
+        task.train_tokenizer(task.make_corpus()).save(workdir.vocabulary)
+    check_vocabulary(task.config, task.load_tokenizer(workdir.vocabulary))
+    for split in (data.train_split, data.validation_split):
+        for part in parts_of(task.config, split):
+            if not (workdir.tokens / part).exists():
+                write(task, workdir, part)
+
+
+def make_optimizer(train, model):
+    """Returns the optimizer of config.train for a `TransformerConfig`.
+
+    Its schedule is the paper's, followed by a linear decay if configured.
     """
     schedule = InverseSquareRoot(model.model_dim, train.warmup_steps, train.learning_rate_scale)
     decay_steps = round(train.decay_fraction * train.steps)
@@ -183,13 +171,7 @@ def make_validation(task, model, tokenizer, batches):
     """Returns the function that a validation calls: (model, step) → {name: float}.
 
     For several directions it gives the means, and each direction's values under names such as
-    `validation_bleu_en-de`.
-
-    Args:
-        task: the experiment's task.
-        model: the compiled model.
-        tokenizer: `Tokenizer`.
-        batches: {part of the validation split: its dataset, as `fit` takes it}.
+    `validation_bleu_en-de`. The batches are {part of the validation split: its dataset}.
     """
     predict = task.make_predictor(model, tokenizer)
     directions = directions_of(task.config) or [None]
@@ -242,8 +224,7 @@ def choose_split(task, split):
     """Returns the name that the corpus gives to "train", "validation" or "test"; else split.
 
     Raises:
-        InputError: if the config names another split for it, and the corpus also contains a
-            split of this name, or unreadable files of it.
+        InputError: if the corpus also has a split of this name, or unreadable files of it.
     """
     field = f"{split}_split"
     named, parts = task.config.data.get(field, split), parts_of(task.config, split)

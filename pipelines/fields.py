@@ -357,11 +357,7 @@ FIELDS = {
 
 
 def task_name(config):
-    """Returns the name of a config's task.
-
-    Raises:
-        InputError: if it is unknown.
-    """
+    """Returns the name of a config's task; InputError if it is unknown."""
     name = config.get("task", "translation")
     if name not in FIELDS:
         raise InputError(f"task is {name!r}: give one of {', '.join(FIELDS)}.")
@@ -384,11 +380,7 @@ def _value(field):
 
 
 def read_config(path):
-    """Returns the fields of a run's config.json, a dict.
-
-    Raises:
-        InputError: if the file is damaged, or not the config of a run.
-    """
+    """Returns the fields of a run's config.json, a dict; InputError if it is damaged, or none."""
     try:
         saved = read_json(path)
     except ValueError as error:
@@ -404,11 +396,9 @@ def read_config(path):
 
 
 def restored_config(saved):
-    """Returns the config of a run, a `ConfigDict`.
+    """Returns the config of a run, a `ConfigDict`, from {part: {field: value}}.
 
-    Args:
-        saved: {part: {field: value}}, as `save_config` wrote it. A field that is missing, because
-            the run is older than the field, gets the paper's value.
+    A field that is missing, because the run is older than the field, gets the paper's value.
     """
     config = make_config(task_name(saved))
     with config.ignore_type():  # of a config that holds a whole number for a float
@@ -429,12 +419,7 @@ def check_fields(config):
 
 
 def fixed_fields(old, new, parts):
-    """Yields (name, old value, new value) for each forbidden change of a field.
-
-    Args:
-        old, new: config of a run, and of its next start.
-        parts: names of the parts to compare.
-    """
+    """Yields (name, old value, new value) for each forbidden change of a field in some parts."""
     for part in parts:
         for name, field in FIELDS[task_name(new)][part].items():
             held, value = old[part].get(name), new[part].get(name)
@@ -444,7 +429,6 @@ def fixed_fields(old, new, parts):
 
 
 def may_change(part, field):
-    """Returns the `MayChange` of a field."""
     return field.may_change or (NO if part in ("model", "data") else YES)
 
 

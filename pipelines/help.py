@@ -7,22 +7,16 @@ from absl import flags
 REQUIRED = "Required. "
 """How the help of a required flag begins."""
 
-_ASKING = {"--help", "-help", "--helpshort", "-helpshort", "-?", "-h"}
-
-
-def is_asked(arguments):
-    """Returns whether a command's arguments, a list of str, ask for its help."""
-    return any(argument in _ASKING for argument in arguments[1:])
+ASKING = {"--help", "-help", "--helpshort", "-helpshort", "-?", "-h"}
+"""Arguments that ask for it."""
 
 
 def text(headings=None):
     """Returns the help of the main module: its docstring and its flags.
 
     Required flags come first, then the others as the module defines them, the most used ones first.
-
-    Args:
-        headings: {heading: names of the flags under it}; "config.data" is the name of all flags
-            --config.data.FIELD. Flags without a heading come first; None: no flag has one.
+    `headings` are {heading: names of the flags under it}, where "config.data" is the name of all
+    flags --config.data.FIELD. Flags without a heading come first.
     """
     key = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     key.sort(key=lambda flag: not (flag.help or "").startswith(REQUIRED))

@@ -54,36 +54,13 @@ VOCABULARY = app.define_path(
 )
 
 
-def import_model(translator, path):
-    """Makes a workdir from a `Translator`.
-
-    Args:
-        translator: `Translator` of a `Transformer`.
-        path: the folder to make; it appears under its name when it is complete.
-
-    Raises:
-        InputError: if the folder is not empty.
-    """
+def main():
     from pipelines.pretrained import make_config
     from pipelines.workdir import Workdir
-    from t2t_keras.interop.pretrained import write_pretrained
-    from t2t_keras.serving.export import new_version
-
-    _require_free(path)
-    with new_version(path) as folder:
-        Workdir(folder).save_config(make_config(translator))
-        write_pretrained(translator, folder)
-
-
-def _require_free(path):
-    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise InputError(f"--workdir={path} is not empty: give a new folder.")
-
-
-def main():
     from t2t_keras.data.tokenizers import load_tokenizer
     from t2t_keras.interop.hub import converted
-    from t2t_keras.interop.pretrained import load_pretrained
+    from t2t_keras.interop.pretrained import load_pretrained, write_pretrained
+    from t2t_keras.serving.export import new_version
     from t2t_keras.tasks.bundles import DESCRIPTION_FILE
     from t2t_keras.tasks.loading import load
     from t2t_keras.tasks.translation import Translator
@@ -91,7 +68,9 @@ def main():
 
     if bool(FROM.value) == bool(MODEL.value):
         raise InputError("give either --from or --model.")
-    _require_free(WORKDIR.value)  # before a download
+    path = WORKDIR.value
+    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise InputError(f"--workdir={path} is not empty: give a new folder.")
     is_own = FROM.value and os.path.exists(os.path.join(FROM.value, DESCRIPTION_FILE))
     if MODEL.value or (VOCABULARY.value and is_own):
         for flag in (SOURCE_SPM, TARGET_SPM, TEMPLATE):
@@ -104,9 +83,11 @@ def main():
         if not isinstance(translator, Translator):
             raise InputError(f"--vocabulary is for translation, and --from={FROM.value} is not.")
         translator = change_vocabulary(translator, load_tokenizer(VOCABULARY.value))
-    import_model(translator, WORKDIR.value)
+    with new_version(path) as folder:  # it appears under its name when it is complete
+        Workdir(folder).save_config(make_config(translator))
+        write_pretrained(translator, folder)
     logging.info("%s weights", f"{translator.model.count_params():,}")
-    print(WORKDIR.value)
+    print(path)
 
 
 if __name__ == "__main__":

@@ -21,16 +21,11 @@ from t2t_keras.tasks.text_io import as_str, warn_truncated, without_repeats
 class Mode:
     """A request for each line.
 
-    Args:
-        request: name of a kind of request. "serving_default", the best answers, is "n_best" where
-            several are wanted.
-        terms: path of a file of terms, see `Terms.read`; "": none.
-        sampling: settings of a request whose answers are drawn. A line's samples depend only on the
-            seed and its number, not on other lines.
+    A line's samples depend only on the seed and its number, not on other lines.
     """
 
-    request: str = "serving_default"
-    terms: str = ""
+    request: str = "serving_default"  # a kind; for several of the best answers "n_best"
+    terms: str = ""  # path of a file of terms, see `Terms.read`; "": none
     sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
 
     @property
@@ -38,16 +33,6 @@ class Mode:
         """The `RequestKind` of the request."""
         rows = (predictor.requests.get(self.request) for predictor in PREDICTORS.values())
         return next(row for row in rows if row)
-
-    @property
-    def files(self):
-        """Paths of the files that the mode reads, a tuple."""
-        return (self.terms,) if self.terms else ()
-
-    @property
-    def keeps_line_ends(self):
-        """Whether lines of input and of output keep their line ends, as documents do."""
-        return self.kind.is_long
 
     def check(self, asked):
         """Raises InputError if a setting of a `LinePredictor` does not fit this mode."""
@@ -87,15 +72,10 @@ class Mode:
         return self.request if n == 1 or self.kind.is_drawn else "n_best"
 
     def results(self, answer, kind, n):
-        """Returns the function that answers lines.
+        """Returns the function of lines and their numbers to a list of n (text, score) for each.
 
-        Args:
-            answer: function of columns of inputs, {name: tensor}, to the request's outputs.
-            kind: `RequestKind` that names the outputs with texts and scores.
-            n: int, results of each line.
-
-        Returns:
-            Function of lines and their numbers to a list of n (text, score) for each line.
+        `answer` is a function of columns of inputs, {name: tensor}, to the outputs of a
+        `RequestKind`, which names those with texts and scores.
         """
         repeats = n if kind.is_drawn else 1
 
@@ -136,14 +116,8 @@ class Mode:
         return columns
 
     def lines(self, row, number, asked):
-        """Returns the lines of output of one line of input, a list of str.
-
-        Args:
-            row: its results.
-            number: number of the line, from 1.
-            asked: `LinePredictor`.
-        """
-        if self.keeps_line_ends:
+        """Returns the lines of output of a line of input, number from 1, for a `LinePredictor`."""
+        if self.kind.is_long:
             return [text for text, _ in row]
         row = without_repeats(row) if asked.unique else row
         row = row[:1] + [result for result in row[1:] if result[1] > -math.inf]  # those found

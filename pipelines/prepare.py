@@ -24,7 +24,7 @@ def main():
 
     task = experiment.check(CONFIG.value)
     workdir = Workdir(WORKDIR.value)
-    write = None
+    write = experiment.write_part
     if APACHE_BEAM.value is not None:
         from pipelines import apache_beam
 

@@ -14,14 +14,9 @@ from t2t_keras.tasks.loading import load
 
 
 def workdir_of(workdir, model):
-    """Returns the path of the run that the flags --workdir and --model choose.
+    """Returns the path of the run that one of the flags --workdir and --model chooses.
 
-    Args:
-        workdir: path or None.
-        model: "OWNER/NAME" or None, downloaded and converted if it is not cached.
-
-    Raises:
-        InputError: unless one of them is given, or if the model cannot be loaded.
+    A model, "OWNER/NAME", is downloaded and converted if it is not cached.
     """
     if bool(workdir) == bool(model):
         raise InputError("give either --workdir or --model.")

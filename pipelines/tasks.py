@@ -101,11 +101,7 @@ class TranslationTask(TextTask, SequenceTask):
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
 
     def corpus_at(self, place, source, target):
-        """Returns the corpus of a folder, or otherwise of a TFDS dataset, for two languages.
-
-        Raises:
-            InputError: if the place is neither, or the dataset lacks a language.
-        """
+        """Returns the corpus of a folder, or otherwise of a TFDS dataset, for two languages."""
         data = self.config.data
         import_dataset(data.tfds_import)
         if os.path.isdir(os.path.expanduser(place)):
@@ -120,16 +116,8 @@ class TranslationTask(TextTask, SequenceTask):
     def direction_examples(self, split, direction, limit=None):
         """Returns the inputs and references of a split in the languages of a `Direction`.
 
-        They come from data.folder, from the direction's place, or from the run's first place with
-        both languages.
-
-        Args:
-            split: its name.
-            direction: `Direction`; its place may be empty.
-            limit: int, maximum number of examples; None for all.
-
-        Raises:
-            InputError: if there is no text in both languages.
+        They come from data.folder, from the direction's place unless it is empty, or from the run's
+        first place with both languages.
         """
         data = self.config.data
         places = [data.folder or direction.place]
@@ -168,7 +156,6 @@ class TranslationTask(TextTask, SequenceTask):
         return MarkedTokenizer(training, tokenizer.placeholder_ids)
 
     def train_tokenizer(self, corpus):
-        """Returns the tokenizer of a corpus."""
         data, directions = self.config.data, directions_of(self.config)
         if directions:
             lines = corpus.sampled_lines(data.train_split, data.sampling_temperature)
@@ -179,7 +166,6 @@ class TranslationTask(TextTask, SequenceTask):
         return make_tokenizer(data.tokenizer, lines, size, languages, data.placeholders)
 
     def make_predictor(self, model, tokenizer):
-        """Returns the task's predictor, which maps a list of str to a list of str."""
         language = self.config.data.source_language
         is_known = language in ABBREVIATIONS and tokenizer.languages is None
         language = language if is_known else ""
@@ -199,11 +185,8 @@ class TranslationTask(TextTask, SequenceTask):
     def score(self, outputs, references, **tokenization):
         """Returns the scores of outputs, a JSON-able dict.
 
-        Args:
-            outputs: list of str.
-            references: list, as `evaluation_examples` gives them, or a list of such lists.
-            **tokenization: `tokenize` and `lowercase` of `corpus_scores`; by default the tokenizer
-                of the target language.
+        The references are a list, as `evaluation_examples` gives them, or a list of such lists;
+        `tokenize`, by default that of the target language, and `lowercase` are for `corpus_scores`.
         """
         tokenization = {"tokenize": self.bleu_tokenizer()} | tokenization
         scores = corpus_scores(outputs, references, **tokenization)
@@ -253,9 +236,6 @@ class ParsingTask(SequenceTask):
     def _parsed_trees(self):
         path = self.config.data.parsed_trees
         return read_treebank(path) if path else []
-
-    def make_predictor(self, model, tokenizer):
-        return Parser(model, tokenizer, **self.config.decode)
 
     def evaluation_examples(self, split, limit=None):
         return _words_and_trees(self.make_corpus().trees(split, keep_empty=True)[:limit])
@@ -442,9 +422,5 @@ TASKS = {
 
 
 def make_task(config):
-    """Returns the task that config.task names.
-
-    Raises:
-        InputError: if the name is unknown.
-    """
+    """Returns the task that config.task names; InputError if the name is unknown."""
     return TASKS[task_name(config)](config)

@@ -49,12 +49,8 @@ from t2t_keras.training.metrics_log import MetricsLog
 def train(config, workdir, data_service="", start_over=False, accept_corpus_changes=False):
     """Trains a model, or resumes from the last checkpoint of the workdir.
 
-    Args:
-        config: the experiment's config.
-        workdir: `Workdir`.
-        data_service: address of the tf.data service that makes the batches; empty: this process.
-        start_over: whether to train from step 0 if all checkpoints are damaged.
-        accept_corpus_changes: as for `Workdir.save_run`.
+    A tf.data service at the address `data_service` makes the batches; empty: this process. If all
+    checkpoints are damaged, start_over trains from step 0. See `Workdir.save_run` for the last one.
     """
     devices.limit_threads(config.train.parallel_micro_batches)
     strategy = default_strategy()  # before TensorFlow's first operation
@@ -97,11 +93,17 @@ def _train(task, workdir, strategy, data_service, start_over):
     tokenizer = task.load_tokenizer(workdir.vocabulary)
     replicas = strategy.num_replicas_in_sync
     if takes_xla(config, replicas):
-        task.lengths = _training_lengths(config, workdir)
+        shards = (
+            open_shards(workdir.tokens, part) for part in parts_of(config, config.data.train_split)
+        )
+        task.lengths = np.concatenate([each.read_lengths(0) for each in shards])  # even samples
     batcher = task.make_batcher(replicas)
     tokens = tokens_per_batch(config, replicas)
     logging.info("Batches of %d tokens a side, %d on each replica", tokens, tokens // replicas)
-    validation = _validation_batches(config, workdir, batcher)
+    validation = {}
+    for part in parts_of(config, config.data.validation_split):
+        validation[part] = evaluation_batches(workdir.tokens, part, batcher)
+        logging.info("Batches of %s: %s", part, padding_fraction(validation[part]))
 
     with strategy.scope():
         model = task.make_model()
@@ -132,15 +134,8 @@ def _train(task, workdir, strategy, data_service, start_over):
         service = _service(data_service, workdir, start_step)
         batches = stream(skip=start_step, service=service)
         progress = ProgressLogger(config.train.log_every, config.train.steps, log, composition)
-        _fit(
-            config,
-            model,
-            batches,
-            checkpoints,
-            progress,
-            evaluation,
-            config.train.steps - start_step,
-        )
+        steps = config.train.steps - start_step
+        _fit(config.train, model, batches, checkpoints, progress, evaluation, steps)
     elif start_step > config.train.steps:
         logging.warning("Step %d is beyond train.steps = %d", start_step, config.train.steps)
     if not is_chief():
@@ -149,25 +144,6 @@ def _train(task, workdir, strategy, data_service, start_over):
     if draw_curves(log.path, workdir.path / "curves.png"):
         logging.info("Drew %s", workdir.path / "curves.png")
     logging.info("Trained %d steps: %s", checkpoints.steps()[-1], workdir.path)
-
-
-def _training_lengths(config, workdir):
-    """Returns the lengths of a shard, an even sample, of each training corpus: int [pairs, 2]."""
-    shards = [
-        open_shards(workdir.tokens, part) for part in parts_of(config, config.data.train_split)
-    ]
-    return np.concatenate([shard.read_lengths(0) for shard in shards])
-
-
-def _validation_batches(config, workdir, batcher):
-    """Returns {part of the validation split: its dataset}."""
-    validation = {
-        part: evaluation_batches(workdir.tokens, part, batcher)
-        for part in parts_of(config, config.data.validation_split)
-    }
-    for part, batches in validation.items():
-        logging.info("Batches of %s: %s", part, padding_fraction(batches))
-    return validation
 
 
 def _restore(model, workdir, checkpoints, start_over):
@@ -200,8 +176,7 @@ def _stream(config, tokens, batcher):
     return mixture.training_batches, mixture.composition
 
 
-def _fit(config, model, batches, checkpoints, progress, evaluation, steps):
-    train = config.train
+def _fit(train, model, batches, checkpoints, progress, evaluation, steps):
     guard = StopOnDivergence(checkpoints, train.stop_above_grad_norm, train.log_every)
     with PreemptionHandler(checkpoints, guard=guard) as preemption:
         callbacks = [  # a step's row of metrics is written before its checkpoint
@@ -225,14 +200,12 @@ def _fit(config, model, batches, checkpoints, progress, evaluation, steps):
 
 def _write_averages(config, workdir, model, checkpoints):
     step = checkpoints.steps()[-1]
-    if config.train.average_checkpoints:
+    if wanted := config.train.average_checkpoints:
         path = average_path(workdir.checkpoints, step)
-        last = checkpoints.paths()[-config.train.average_checkpoints :]
-        if len(last) < config.train.average_checkpoints:
+        last = checkpoints.paths()[-wanted:]
+        if len(last) < wanted:
             logging.warning(
-                "There are only %d checkpoints of train.average_checkpoints = %d",
-                len(last),
-                config.train.average_checkpoints,
+                "There are only %d checkpoints of train.average_checkpoints = %d", len(last), wanted
             )
         average_checkpoints(last, path)
         logging.info("Averaged the last %d checkpoints: %s", len(last), path)

@@ -9,27 +9,18 @@ Each line of input gives one line of output, in order, UTF-8. With --n_best=N it
 as many as the search finds, each beginning with the input's line number (from 1) and a tab; with
 --scores a score and a tab precede each translation. Several hypotheses may have the same text,
 since a text has several segmentations; --unique leaves out the repetitions, so that fewer than N
-may remain.
+may remain. The seed and the number of a line decide its samples.
 
 With --document each line is a text of any number of sentences, which are translated one by one. The
 rest of the file, such as line ends, empty lines and white space between sentences, stays unchanged,
 and so do markup, placeholders such as {name}, addresses, and matches of --protected_pattern.
 
---terms names a glossary: if a line contains one of its source phrases, the translation contains the
-target phrase (pipelines/docs/terms_and_ensembles.md). With --document this applies to each
-sentence.
-
 If --input ends in .po or .pot it is a catalog of messages (extra `catalogs`): its entries without a
-translation are translated as documents, and the rest of the file stays as it is. Entries that are
-filled are marked fuzzy, the convention for machine translation; --nofuzzy leaves the mark out, and
---retranslate translates entries that are marked already (pipelines/docs/translators_files.md).
+translation are translated as documents and marked fuzzy, the convention for machine translation;
+the rest of the file stays as it is.
 
---sample draws translations at random, --n_best of each line, instead of searching for the best, for
-example for back-translation (pipelines/docs/back_translation.md). The seed and the number of a line
-decide its samples.
-
-A file of any size takes bounded memory. Thousands of lines are translated together, sorted by
-length; --line_buffered, the default on a terminal, answers each line before it reads the next one.
+Guides in pipelines/docs: terms_and_ensembles.md, translators_files.md, back_translation.md. A file
+of any size takes bounded memory: thousands of lines are translated together, sorted by length.
 
 --output appears when it is complete; after a kill the same command resumes after the lines that
 were committed, if --input is a regular file. A pipe or a device as --output is written directly.
@@ -128,7 +119,6 @@ HEADINGS = {
     "samples": ("sample", *SAMPLING),
     "speed": ("batch_size", "parallel_batches", "apache_beam"),
 }
-"""The headings of --help, see `help.text`"""
 
 
 def main():
@@ -217,9 +207,8 @@ def _catalog():
                 )
         return None
     if not OUTPUT.value or is_stream(output_path(OUTPUT.value)):
-        raise InputError(
-            f"--input={INPUT.value} is a catalog of messages: give a file as --output."
-        )
+        message = f"--input={INPUT.value} is a catalog of messages: give a file as --output."
+        raise InputError(message)
     for flag in (SAMPLE, APACHE_BEAM, LINE_BUFFERED):
         if flag.value:
             raise InputError(f"--{flag.name} is not for a catalog of messages: leave it out.")

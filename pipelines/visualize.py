@@ -91,11 +91,7 @@ def main():
 
 
 def load_translator(workdir):
-    """Returns the `Translator` of a `Workdir`, with the search that the flags choose.
-
-    Raises:
-        InputError: if the workdir holds a run of another task.
-    """
+    """Returns the `Translator` of a `Workdir`, with the search that the flags choose."""
     task = workdir.load_config().task
     if task != "translation":
         raise InputError(
@@ -105,21 +101,14 @@ def load_translator(workdir):
 
 
 def show_sentence(translator, name, sentence, translation, folder):
-    """Draws the attention of a sentence and its translation into a folder.
-
-    Args:
-        translator: `Translator`.
-        name: str, the translator's name on the page.
-        sentence: str.
-        translation: str.
-        folder: folder of the pictures and the page.
-    """
+    """Draws the attention of a sentence and its translation; `name` is the model's on the page."""
     from t2t_keras.analysis import plots
     from t2t_keras.analysis.attention import sentence_attention
     from t2t_keras.serving.demo.attention_page import attention_page
 
     found = sentence_attention(translator, sentence, translation, **app.given(LANGUAGES))
-    layer = _layer(found.encoder)
+    count = len(found.encoder.weights)
+    layer = _layer(LAYER, count, max(1, count - 1), "encoder")
     query = _query(found.encoder, layer)
     sharp = plots.sharpest_heads(found.encoder, layer)
     figures = {
@@ -136,10 +125,7 @@ def show_sentence(translator, name, sentence, translation, folder):
         "decoder": ("translation so far", "translation so far"),
         "cross": ("source", "translation"),
     }
-    maps = [
-        (found_map.name, names[kind], found_map.keys, found_map.queries, found_map.weights)
-        for kind, found_map in found._asdict().items()
-    ]
+    maps = [(m.name, names[k], m.keys, m.queries, m.weights) for k, m in found._asdict().items()]
     page = attention_page(name, sentence, translation, maps)
     write_file(os.path.join(folder, "attention.html"), page.encode())
     logging.info("%s → %s: %d pictures in %s", sentence, translation, len(figures), folder)
@@ -169,25 +155,21 @@ def show_alignment(translator, sources, targets, folder):
     from t2t_keras.analysis.attention import align_texts, pharaoh
 
     layers = translator.model.config.num_decoder_layers
-    layer = ALIGN_LAYER.value or layers
-    if layer > layers:
-        raise InputError(f"--align_layer is {layer}: give 1 to {layers}, a layer of the decoder.")
+    layer = _layer(ALIGN_LAYER, layers, layers, "decoder")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "alignment.txt")
     with app.line_writer(path) as write:
-        for pairs in align_texts(translator, sources, targets, layer - 1, **app.given(LANGUAGES)):
+        for pairs in align_texts(translator, sources, targets, layer, **app.given(LANGUAGES)):
             write(pharaoh(pairs))
     print(path)
 
 
-def _layer(attention):
-    """Returns the layer to draw, from 0."""
-    layers = len(attention.weights)
-    if LAYER.value is None:
-        return max(0, layers - 2)
-    if LAYER.value > layers:
-        raise InputError(f"--layer is {LAYER.value}: give 1 to {layers}, a layer of the encoder.")
-    return LAYER.value - 1
+def _layer(flag, count, default, stack):
+    """Returns the layer of a stack that a flag names, from 0."""
+    layer = flag.value or default
+    if layer > count:
+        raise InputError(f"--{flag.name} is {layer}: give 1 to {count}, a layer of the {stack}.")
+    return layer - 1
 
 
 def _query(attention, layer):

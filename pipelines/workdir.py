@@ -42,19 +42,10 @@ _MAX_STARTS = 5  # of several workers from one step, without a checkpoint in bet
 
 
 class Workdir:
-    """A run's folder.
+    """A run's folder, made by the first `save_config`.
 
-    Args:
-        path: the folder; made by the first `save_config`.
-
-    Attributes:
-        vocabulary: folder of the tokenizer.
-        tokens: folder of token shards, one folder for each split.
-        checkpoints: folder of checkpoints: weights of a pretrained model, of training, and
-            averages.
-
-    Raises:
-        InputError: if the path is not valid UTF-8.
+    Its attributes are its folders: `vocabulary` of the tokenizer, `tokens` of shards, one folder
+    for each split, and `checkpoints` of weights: of a pretrained model, of training, and averages.
     """
 
     def __init__(self, path):
@@ -62,9 +53,8 @@ class Workdir:
         try:
             os.fspath(path).encode()
         except UnicodeEncodeError as error:  # TensorFlow can't read the shards
-            raise InputError(
-                f"the folder {path!r} has a name that is not UTF-8: rename it."
-            ) from error
+            message = f"the folder {path!r} has a name that is not UTF-8: rename it."
+            raise InputError(message) from error
         self.vocabulary = self.path / "vocabulary"
         self.tokens = self.path / "tokens"
         self.checkpoints = self.path / "checkpoints"
@@ -75,29 +65,23 @@ class Workdir:
 
     @contextlib.contextmanager
     def lock(self):
-        """Context manager that keeps other processes from writing into the folder.
+        """Keeps other processes from writing into the folder; InputError if one has the lock.
 
         Commands that write need it (with several workers, only the chief); readers do not.
-
-        Raises:
-            InputError: if another process holds the lock.
         """
         is_run = self._config.exists() and self.load_config()  # of a run, or an error
         make_folder(self.path)
         with lock(self._lock, f"writing into {self.path}"):
             if is_run:
-                ours = self.vocabulary, self.tokens, self.checkpoints
-                remove_temporary_files(self.path, ours)
+                own_folders = self.vocabulary, self.tokens, self.checkpoints
+                remove_temporary_files(self.path, own_folders)
             yield
 
     def save_config(self, config):
-        """Writes the config of a run, or checks that it can resume the run in the folder.
-
-        No other process may be writing there; see `lock`.
+        """Writes the config of a run, under the `lock`, if it can resume the run in the folder.
 
         Raises:
-            InputError: if the folder contains a run with another model, other data or another
-                optimizer.
+            InputError: if that has another model, other data or another optimizer.
         """
         self._check_config(config)
         write_json(self._config, json.loads(config.to_json()))
@@ -105,21 +89,14 @@ class Workdir:
     def save_run(self, task, accept_corpus_changes=False):
         """Writes the config and the texts' checksums; in the folder of a run it checks both.
 
-        The corpus may have moved: only its texts count, not its path.
-
-        Args:
-            task: the run's task.
-            accept_corpus_changes: whether to keep vocabulary and shards, with a warning, if their
-                texts have changed.
-
-        Raises:
-            InputError: if `save_config` raises it, or if the texts have changed; it names the file.
+        The corpus may have moved: only its texts count. If they have changed, an InputError names
+        the file, or, if the caller accepts that, a warning; vocabulary and shards are then kept.
         """
         self._check_config(task.config)
         digests = self._check_corpus(task, accept_corpus_changes)
         make_folder(self.path)
         write_json(self._corpus, digests)
-        write_json(self._config, json.loads(task.config.to_json()))
+        self.save_config(task.config)
 
     def difference_from_chief(self, task):
         """Returns how a worker's config or text differs from the chief's, or None.
@@ -169,16 +146,10 @@ class Workdir:
             )
 
     def count_start(self, step):
-        """Counts the starts from a step, to stop a loop of failures and restarts.
+        """Counts the starts of several workers from a step; InputError after `_MAX_STARTS`.
 
-        A scheduler restarts workers that lost another one. If the run itself fails, each start ends
-        before its first checkpoint.
-
-        Args:
-            step: the step from which a run of several workers is about to train.
-
-        Raises:
-            InputError: if there were already `_MAX_STARTS` starts from the same step.
+        It stops a loop: a scheduler restarts workers that lost another one, but if the run itself
+        fails, each start ends before its first checkpoint.
         """
         try:
             last = read_json(self._starts)
@@ -233,11 +204,7 @@ class Workdir:
         return new
 
     def load_config(self):
-        """Returns the config that training wrote here.
-
-        Raises:
-            InputError: if there is none, or it is damaged.
-        """
+        """Returns the config that training wrote here; InputError if none, or a damaged one."""
         if not self._config.exists():
             missing = f"{self.path} holds no config.json"
             if not self.path.exists():
@@ -250,26 +217,17 @@ class Workdir:
         return restored_config(read_config(self._config))
 
     def predictor_files(self, checkpoint=None):
-        """Returns the paths of files and folders on which the output of a predictor depends.
-
-        Args:
-            checkpoint: as `load_predictor` takes it.
-        """
+        """Returns the paths of files and folders on which the output of a predictor depends."""
         reports = sorted(self.tokens.rglob("report.json"))  # of the shards, for kNN-MT
         members = [self._find_weights(path) for path in _as_list(checkpoint)]
         configs = [run._config for run, _ in members]
         return [*(weights for _, weights in members), *configs, self.vocabulary, *reports]
 
-    def newest_weights(self):
-        """Returns the path of the newest weights, see `checkpoint_files.newest_weights`."""
-        return newest_weights(self.checkpoints)
-
     def load_predictor(self, checkpoint=None, ensemble_mean=None, **decode):
-        """Returns the trained model's predictor: a `Translator`, `Parser` or `Classifier`.
+        """Returns the trained model's predictor, for example a `Translator`.
 
         Args:
-            checkpoint: path of a checkpoint; None: the newest, and if its step has several, the
-                moving average, else the average of checkpoints. A list of several makes an
+            checkpoint: path of a checkpoint; None: see `newest_weights`. A list of several makes an
                 `Ensemble`; they may belong to other runs, and a run's folder means its newest
                 weights.
             ensemble_mean: `mean` of the `Ensemble`; None: probabilities.
@@ -304,15 +262,7 @@ class Workdir:
         return task.make_predictor(model, task.load_tokenizer(self.vocabulary))
 
     def _load_model(self, task, path):
-        """Returns a model with the weights of a checkpoint.
-
-        Args:
-            task: this run's task.
-            path: path of a checkpoint or of a run's folder; None: the newest of this run.
-
-        Raises:
-            InputError: if the checkpoint belongs to a run of another task or vocabulary.
-        """
+        """Returns a model with the weights of `_find_weights`; `task` is this run's."""
         run, weights = self._find_weights(path)
         if run is not self:
             config = run.load_config()
@@ -334,24 +284,21 @@ class Workdir:
         return model
 
     def _find_weights(self, path):
-        """Returns the `Workdir` of a checkpoint or run, and the path of its weights."""
+        """Returns the `Workdir` of a checkpoint or run, None for this, and its weights' path."""
         if path is None:
-            return self, self.newest_weights()
+            return self, newest_weights(self.checkpoints)
         path = pathlib.Path(path)
         is_run = (path / self._config.name).exists()
         folder = path if is_run else path.parent.parent
         if not (folder / self._config.name).exists() or folder.resolve() == self.path.resolve():
-            return self, self.newest_weights() if is_run else path
-        run = Workdir(folder)
-        return run, run.newest_weights() if is_run else path
+            run = self
+        else:
+            run = Workdir(folder)
+        return run, newest_weights(run.checkpoints) if is_run else path
 
 
 def knn_settings(task):
-    """Returns the settings of `KNNTransformer`, a dict; None if config.knn.k is 0.
-
-    Raises:
-        InputError: if the task is not translation of one corpus.
-    """
+    """Returns the settings of `KNNTransformer`, a dict; None if config.knn.k is 0."""
     settings = dict(task.config.knn)
     if not settings["k"]:
         return None
@@ -363,16 +310,10 @@ def knn_settings(task):
 
 
 def with_knn(task, model, tokens):
-    """Returns the `KNNTransformer` of the training text; the model itself if config.knn.k is 0.
-
-    Args:
-        task: the experiment's task.
-        model: its trained model.
-        tokens: folder of token shards.
+    """Returns the `KNNTransformer` of the training shards; the model itself if config.knn.k is 0.
 
     Raises:
-        InputError: if the shards of the training split are missing, or a field is out of its
-            range.
+        InputError: if `tokens`, their folder, has none, or a field is out of its range.
     """
     settings = knn_settings(task)
     if settings is None:
@@ -387,9 +328,7 @@ def with_knn(task, model, tokens):
 
 
 def _as_list(checkpoint):
-    """Returns the checkpoints of an argument of `load_predictor`."""
-    several = isinstance(checkpoint, list | tuple)
-    return (list(checkpoint) or [None]) if several else [checkpoint]
+    return (list(checkpoint) or [None]) if isinstance(checkpoint, list | tuple) else [checkpoint]
 
 
 def _corpus_digests(task):

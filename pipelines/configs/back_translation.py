@@ -12,11 +12,7 @@ from pipelines.configs import multi30k_en_de
 
 
 def get_config(direction="forward"):
-    """Returns the config of the final model, or of the model that translates back.
-
-    Args:
-        direction: "forward" (the final model) or "reverse" (the model that translates back).
-    """
+    """Returns the config of the final model, or, "reverse", of the model that translates back."""
     config = multi30k_en_de.get_config(direction)
     config.data.test_split = "test"
     config.train.label_smoothing = 0.1  # samples are to be drawn from probabilities as learned

@@ -21,9 +21,6 @@ def get_config(direction="forward"):
     """Returns the config.
 
     The learning rate rises to 5e-3 in 2,000 steps and decays to 0 between step 5,100 and the end.
-
-    Args:
-        direction: "forward" (from English) or "reverse" (into English).
     """
     config = wmt14_en_de_base.get_config()
     config.model.update(TINY, vocab_size=10_000, dropout=0.3)
@@ -58,11 +55,7 @@ def get_config(direction="forward"):
 
 
 def directed(config, direction):
-    """Returns the config, its languages exchanged if direction is "reverse".
-
-    Raises:
-        InputError: if it is neither that nor "forward".
-    """
+    """Returns the config, its languages exchanged if direction is "reverse", not "forward"."""
     if direction not in ("forward", "reverse"):
         raise InputError(f"the config has no direction {direction!r}: give forward or reverse.")
     if direction == "reverse":

@@ -10,11 +10,6 @@ from pipelines.configs import multi30k_en_de
 
 
 def get_config(folder="multi30k"):
-    """Returns the config.
-
-    Args:
-        folder: path of the corpus.
-    """
     config = multi30k_en_de.get_config()
     config.data.corpora = f"{folder}:en=de,{folder}:en=fr"
     config.train.update(

@@ -9,11 +9,6 @@ from pipelines.configs import multi30k_en_de
 
 
 def get_config(direction="forward"):
-    """Returns the config.
-
-    Args:
-        direction: "forward" or "reverse", from French into English.
-    """
     config = multi30k_en_de.get_config()
     config.data.target_language = "fr"
     config.train.label_smoothing = 0.1

@@ -52,11 +52,6 @@ ALL_ROWS = ROWS | FURTHER_ROWS
 
 
 def get_config(row="base"):
-    """Returns the config of a row.
-
-    Raises:
-        InputError: if there is no row of this name.
-    """
     config = wmt14_en_de_base.get_config()
     config.train.average_checkpoints = 0
     return changed(config, ALL_ROWS, row)

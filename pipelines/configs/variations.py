@@ -39,27 +39,13 @@ VARIATIONS = {
 
 
 def get_config(name="plain"):
-    """Returns the config of a variation.
-
-    Raises:
-        InputError: if there is no variation of this name.
-    """
     config = grammar_en_de.get_config()
     config.model.dropout = 0.1
     return changed(config, VARIATIONS, name)
 
 
 def changed(config, table, name):
-    """Returns the config with the changes `table[name]`.
-
-    Args:
-        config: the experiment's config, which is changed.
-        table: {name: {part.field: value}}.
-        name: a name in the table.
-
-    Raises:
-        InputError: if the table has no such name.
-    """
+    """Returns the config with the changes `table[name]`; InputError if there is no such name."""
     if name not in table:
         raise InputError(f"the config has no variation {name!r}: give one of {', '.join(table)}.")
     config.update_from_flattened_dict(table[name])

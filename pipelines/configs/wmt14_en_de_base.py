@@ -14,5 +14,4 @@ from pipelines.fields import make_config
 
 
 def get_config():
-    """Returns the config of the paper's base model (sections 5 and 6.1)."""
     return make_config()

@@ -4,7 +4,6 @@ from pipelines.configs import wmt14_en_de_base
 
 
 def get_config():
-    """Returns the config of the English–French base model."""
     config = wmt14_en_de_base.get_config()
     config.model.vocab_size = 32_000
     config.data.tfds = "wmt14_translate/fr-en"

@@ -4,7 +4,6 @@ from pipelines.configs import wmt14_en_de_big, wmt14_en_fr_base
 
 
 def get_config():
-    """Returns the config of the English–French big model."""
     config = wmt14_en_de_big.get_config()
     french = wmt14_en_fr_base.get_config()
     config.data.update(french.data)

@@ -4,5 +4,4 @@ from pipelines.workdir import Workdir
 
 
 def get_config(path):
-    """Returns the config of the workdir in the folder `path`."""
     return Workdir(path).load_config()

@@ -9,11 +9,9 @@ import sys
 import pytest
 from absl import flags
 
-from pipelines import commands
+from pipelines.commands import BINARIES
 from pipelines.fields import FIELDS
 from tests.end_to_end.binaries import ROOT, run_process, without_flags
-
-BINARIES = sorted(name for name in vars(commands) if (ROOT / "pipelines" / f"{name}.py").exists())
 
 
 def defined_flags(binary):

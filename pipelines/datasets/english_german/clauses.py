@@ -5,6 +5,7 @@ finite verb is second in a statement and after a question word, first in a yes/n
 a subordinate clause. Infinitive, participle or separable prefix close a main clause.
 """
 
+import re
 from typing import Any, NamedTuple
 
 from pipelines.datasets.english_german.lexicon import DETERMINERS, VERBS
@@ -45,13 +46,11 @@ class Embedded(NamedTuple):
 
     @property
     def english(self):
-        """The English clause."""
-        return f"{self.conjunction.english} {english_clause(self.clause)}"
+        return f"{self.conjunction.english} {_english_clause(self.clause)}"
 
     @property
     def german(self):
-        """The German clause between commas."""
-        return f", {self.conjunction.german} {_verb_last(self.clause)} ,"
+        return f", {self.conjunction.german} {_german_clause(self.clause)} ,"
 
 
 class Relative(NamedTuple):
@@ -61,23 +60,22 @@ class Relative(NamedTuple):
     gap: str
 
     def english(self, head):
-        """Returns the English clause."""
         human = head.kind == "person"
         if self.gap == "subject":
-            return f"{'who' if human else 'that'} {english_clause(self.clause, subject=False)}"
+            return f"{'who' if human else 'that'} {_english_clause(self.clause, subject=False)}"
         pronoun = "whom" if human else "that"
         if self.gap == "complement":
             preposition = self.clause.complement.prepositions[0]
             pronoun = f"{preposition} {'whom' if human else 'which'}"
-        return f"{pronoun} {english_clause(self.clause._replace(**{self.gap: None}))}"
+        return f"{pronoun} {_english_clause(self.clause._replace(**{self.gap: None}))}"
 
     def german(self, head):
         """Returns the German clause without commas."""
         clause = self.clause
         if self.gap == "subject":
-            return f"{relative_pronoun(head, 'nominative')} {_verb_last(clause, subject=False)}"
+            return f"{relative_pronoun(head, 'nominative')} {_german_clause(clause, subject=False)}"
         preposition = clause.complement.prepositions[1] if self.gap == "complement" else ""
-        rest = _verb_last(clause._replace(**{self.gap: None}))
+        rest = _german_clause(clause._replace(**{self.gap: None}))
         return f"{preposition} {relative_pronoun(head, clause.verb.case)} {rest}"
 
 
@@ -86,11 +84,8 @@ def _form(subject):
     return 3 if subject.plural else subject.person - 1
 
 
-def english_verbs(clause, do):
-    """Returns the English auxiliary, perhaps empty, and the rest of the verb group.
-
-    With `do` there is an auxiliary, as a negation and a question need it.
-    """
+def _english_verbs(clause, do):
+    """Returns the English auxiliary, empty only without `do`, and the rest of the verb group."""
     base, third, past, participle = clause.verb.english_forms
     is_third, is_past = _form(clause.subject) == 2, clause.tense == "past"
     if clause.modal:
@@ -109,7 +104,7 @@ def english_verbs(clause, do):
     return "", past if is_past else third if is_third else base
 
 
-def german_verbs(clause):
+def _german_verbs(clause):
     """Returns the finite verb and what closes the clause: infinitive, participle or prefix."""
     verb, form = clause.verb, _form(clause.subject)
     infinitive, participle = (verb.prefix + verb.german_forms[index] for index in (0, 5))
@@ -131,9 +126,9 @@ def _finite(forms, tense, form):
     return "sind" if forms[0] == "sein" else forms[0]
 
 
-def english_clause(clause, subject=True, inverted=False):
+def _english_clause(clause, subject=True, inverted=False):
     """Returns an English clause, with or without its subject; inverted, the auxiliary is first."""
-    auxiliary, verb = english_verbs(clause, do=clause.negated or inverted)
+    auxiliary, verb = _english_verbs(clause, do=clause.negated or inverted)
     words = [clause.subject.english if subject else "", auxiliary]
     if inverted:
         words.reverse()
@@ -148,16 +143,20 @@ def english_clause(clause, subject=True, inverted=False):
     return " ".join(filter(None, words)).replace("can not", "cannot")
 
 
-def _middle_and_rest(clause, subject):
-    """Returns the German words between the finite and the closing verb and those after both.
+def _german_subject(clause):
+    return clause.subject.german("nominative") + relative_clause(clause.subject)
 
-    Between are: subject, pronouns (accusative before dative), time, dative, accusative, "nicht",
-    place, complement; "kein" replaces "nicht ein". After are the relative clause of the last one of
-    these, unless that is the subject, and the embedded clause.
+
+def _german_clause(clause, front=None, subject=True):
+    """Returns a German clause; its finite verb is last, or second after the text `front`.
+
+    The order of the other words is: subject, pronouns (accusative before dative), time, dative,
+    accusative, "nicht", place, complement; "kein" replaces "nicht ein". After the verbs are the
+    relative clause of the last one of these, unless that is the subject, and the embedded clause.
     """
-    words, object_, nicht = [], clause.object, clause.negated
-    if subject:
-        words.append(clause.subject.german("nominative") + relative_clause(clause.subject))
+    finite, closing = _german_verbs(clause)
+    words = [_german_subject(clause)] if subject else []
+    object_, nicht = clause.object, clause.negated
     if nicht and object_ and object_.group == "a":
         object_, nicht = object_._replace(determiner=DETERMINERS["no"]), False
     phrases = [(clause.recipient, "dative"), (object_, clause.verb.case)]
@@ -169,62 +168,45 @@ def _middle_and_rest(clause, subject):
     items += [(item, item.german) for item in (clause.place, clause.complement) if item]
     words += [text + relative_clause(item) for item, text in items[:-1]]
     words += [text for _, text in items[-1:]]
-    moved = relative_clause(items[-1][0]) if items else ""
-    embedded = clause.embedded.german if clause.embedded else ""
-    return " ".join(words), f"{moved} {embedded}"
-
-
-def _verb_last(clause, subject=True):
-    finite, closing = german_verbs(clause)
-    last = closing + finite if closing == clause.verb.prefix else f"{closing} {finite}"
-    middle, rest = _middle_and_rest(clause, subject)
-    return f"{middle} {last} {rest}"
-
-
-def _verb_second(front, clause, subject=True):
-    finite, closing = german_verbs(clause)
-    middle, rest = _middle_and_rest(clause, subject)
-    return f"{front} {finite} {middle} {closing} {rest}"
+    rest = [relative_clause(items[-1][0])] if items else []
+    rest += [clause.embedded.german] if clause.embedded else []
+    if front is not None:
+        order = [front, finite, *words, closing]
+    elif closing == clause.verb.prefix:
+        order = [*words, closing + finite]
+    else:
+        order = [*words, closing, finite]
+    return " ".join([*order, *rest])
 
 
 def statement(clause, front=None, mark="."):
     """Returns the English and the German statement.
 
-    Args:
-        clause: `Clause`.
-        front: an adverb, a `Prepositional` or an `Embedded` clause to begin with; None: the
-            subject.
-        mark: the final mark: "?" if the subject is a question word.
+    It begins with `front`, an adverb, a `Prepositional` or an `Embedded` clause, or the subject.
     """
-    english = english_clause(clause)
+    english = _english_clause(clause)
     if front:
         english = f"{front.english}{',' if isinstance(front, Embedded) else ''} {english}"
-        german = _verb_second(front.german + relative_clause(front), clause)
+        german = _german_clause(clause, front.german + relative_clause(front))
     else:
-        subject = clause.subject.german("nominative") + relative_clause(clause.subject)
-        german = _verb_second(subject, clause, subject=False)
+        german = _german_clause(clause, _german_subject(clause), subject=False)
     return _written(english, mark), _written(german, mark)
 
 
 def question(clause, adverb=None):
     """Returns the English and the German question, with inversion.
 
-    Args:
-        clause: `Clause`. An object of group `question` is asked for.
-        adverb: the question word; None: the object is asked for, or yes or no.
+    It asks for the `adverb`, else for an object of group `question`, else for yes or no.
     """
     english, german = (adverb.english, adverb.german) if adverb else ("", "")
     if clause.object and clause.object.group == "question":
         english, german = clause.object.english, clause.object.german(clause.verb.case)
         clause = clause._replace(object=None)
-    english = f"{english} {english_clause(clause, inverted=True)}"
-    return _written(english, "?"), _written(_verb_second(german, clause), "?")
+    english = f"{english} {_english_clause(clause, inverted=True)}"
+    return _written(english, "?"), _written(_german_clause(clause, german), "?")
 
 
 def _written(text, mark):
     """Returns a sentence with a capital, a final mark, and single spaces and commas."""
-    text = " ".join(text.split()).replace(" ,", ",")
-    while ",," in text:
-        text = text.replace(",,", ",")
-    text = text.strip(", ")
+    text = re.sub("( ?,)+", ",", " ".join(text.split())).strip(", ")
     return text[0].upper() + text[1:] + mark

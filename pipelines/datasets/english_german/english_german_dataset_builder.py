@@ -19,9 +19,9 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         )
 
     def download_and_prepare(self, **kwargs):
-        """Prepares the dataset, see `tfds.core.DatasetBuilder`, and restores the random state.
+        """Prepares the dataset, and restores the global random state, from which Keras draws seeds.
 
-        TFDS draws a folder's name from Python's global random state, as Keras draws its seeds.
+        TFDS draws a folder's name from it.
         """
         state = random.getstate()
         try:

@@ -1,6 +1,7 @@
 """Noun phrases: gender, number and case, and the endings that show them.
 
-A phrase is a `NounPhrase`, a `Word` (a pronoun or a name) or a `Prepositional`.
+A phrase is a `NounPhrase`, a `Word` (a pronoun or a name) or a `Prepositional`. `english` is its
+English text, `german` the German one, of the first two in a case.
 """
 
 from typing import Any, NamedTuple
@@ -42,7 +43,6 @@ class Word(NamedTuple):
     kind, relative = "person", None
 
     def german(self, case):
-        """Returns the German form of a case."""
         return getattr(self, case)
 
 
@@ -67,17 +67,14 @@ class NounPhrase(NamedTuple):
 
     @property
     def group(self):
-        """The group of the determiner: definite, a, every, number, negative or question."""
         return self.determiner.group
 
     @property
     def kind(self):
-        """The kind of the noun."""
         return self.noun.kind
 
     @property
     def english(self):
-        """The English phrase with its relative clause."""
         words = [row.english for row in self.adjectives]
         words.append(self.noun.english_plural if self.plural else self.noun.english)
         determiner = f"{self.owner.english}'s" if self.owner else self.determiner.english
@@ -90,7 +87,6 @@ class NounPhrase(NamedTuple):
     english_object = english
 
     def german(self, case):
-        """Returns the German phrase in a case, without its relative clause."""
         determiner = self.determiner.german + self.ending(self.determiner.endings, case)
         adjective_endings, genitive = self.determiner.adjective_endings, ""
         if isinstance(self.owner, Word):
@@ -123,16 +119,14 @@ class Prepositional(NamedTuple):
 
     @property
     def english(self):
-        """The English phrase."""
         return f"{self.prepositions[0]} {self.phrase.english_object}"
 
     @property
     def german(self):
-        """The German phrase, contracted (im, zur) unless its relative clause, left out, follows."""
         words = f"{self.prepositions[1]} {self.phrase.german(self.case)}"
         preposition, article, *rest = words.split(" ")
         contraction = _CONTRACTIONS.get(f"{preposition} {article}")
-        if contraction and not self.phrase.relative:
+        if contraction and not self.phrase.relative:  # in dem Haus, das …
             return " ".join([contraction, *rest])
         return words
 

@@ -51,12 +51,8 @@ class Sampler:
     """Draws sentence pairs, the same ones for the same arguments.
 
     It has its own random numbers. All come from `Random.random`, whose values are the same in every
-    version of Python.
-
-    Args:
-        seed: int.
-        depth: how deep relative and subordinate clauses nest.
-        relative_rate: the probability of a relative clause wherever one is possible.
+    version of Python. Relative and subordinate clauses nest to `depth`; `relative_rate` is the
+    probability of a relative clause wherever one is possible.
     """
 
     def __init__(self, seed, depth=1, relative_rate=0.05):
@@ -92,8 +88,8 @@ class Sampler:
             subject = self._phrase(["person"], past, depth - 1)
             verb = self._choice(_VERBS_OF_OBJECT["clause"])
             embedded = self._embedded(past or self._chance(0.3), depth, _THAT)
-            main = clauses.Clause(subject, verb, *self._tense(past, subject), embedded=embedded)
-            return clauses.statement(main)
+            tense, modal = self._tense(past, subject)
+            return clauses.statement(clauses.Clause(subject, verb, tense, modal, embedded=embedded))
         main, embedded = self._clause(past, depth - 1, adverbial=False), self._embedded(past, depth)
         if self._chance(0.4):
             return clauses.statement(main, front=embedded)
@@ -129,10 +125,9 @@ class Sampler:
     # Clauses and phrases.
 
     def _clause(self, past, depth, subject=None, verb=None, governed=None, adverbial=True):
-        """Draws a clause; a subject, a verb and a governed phrase that are not given are drawn.
+        """Draws a clause and what of it is not given; an `adverbial` one may end in place or time.
 
-        `governed` is the object or the phrase after the verb's preposition. Relative clauses nest
-        to `depth`. An `adverbial` clause may end in place or time.
+        `governed` is the object or the phrase after the verb's preposition.
         """
         subject = subject or self._phrase(verb.subjects if verb else _SUBJECT, past, depth)
         verb = verb or self._choice(_VERBS_OF_SUBJECT[subject.kind])
@@ -149,9 +144,8 @@ class Sampler:
                 group = "a" if not verb.preposition and self._chance(0.4) else "definite"
             governed = self._phrase(verb.objects, past, depth, group, subject)
         if verb.preposition:
-            clause = clause._replace(
-                complement=Prepositional(verb.preposition, verb.case, governed)
-            )
+            phrase = Prepositional(verb.preposition, verb.case, governed)
+            clause = clause._replace(complement=phrase)
         elif verb.objects:
             clause = clause._replace(object=governed)
         if verb.recipients:
@@ -194,14 +188,14 @@ class Sampler:
     def _noun_phrase(self, kinds, group="any"):
         kind = self._choice(kinds)
         determiner, plural = self._choice(_DETERMINERS[group])
-        first = [self._choice(_FIRST[kind])] if self._chance(0.2) else []
-        second = [self._choice(_SECOND[kind])] if self._chance(0.15) else []
+        tables = ((_FIRST, 0.2), (_SECOND, 0.15))
+        adjectives = tuple(self._choice(t[kind]) for t, rate in tables if self._chance(rate))
         owner = None
         if determiner.english == "the" and self._chance(0.2):
             owner = self._choice(_WORDS["name"])
             if self._chance(0.4):
                 owner = NounPhrase(self._choice(_NOUNS["person"]))
-        return NounPhrase(self._choice(_NOUNS[kind]), determiner, plural, (*first, *second), owner)
+        return NounPhrase(self._choice(_NOUNS[kind]), determiner, plural, adjectives, owner)
 
     def _with_relative(self, head, past, depth):
         """Returns the head with a relative clause, and without an owner."""

@@ -13,20 +13,9 @@ _SEED = 2017
 
 
 def sentence_pairs(split):
-    """Returns the pairs of a split, the same ones in the same order everywhere.
+    """Returns an iterator of the (English, German) pairs of a split, equal everywhere.
 
-    Args:
-        split: train, validation, test or test_long.
-
-    Returns:
-        An iterator of (English, German) strings. No sentence of either language is in two
-        splits, and no English sentence has two translations.
-
-    Raises:
-        KeyError: if there is no such split.
-
-    >>> from pipelines.datasets.english_german.splits import sentence_pairs
-    >>> english, german = next(sentence_pairs("test"))
+    No sentence of either language is in two splits, and no English sentence has two translations.
     """
     return iter(_corpus()[split])
 
