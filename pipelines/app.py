@@ -340,8 +340,8 @@ def _parse(arguments, headings=None):
         named = any(argument.startswith(others) for argument in arguments)
         if "--config.data.folder=" in arguments and not named:
             raise InputError("--config.data.folder is empty: give the folder, or leave it out.")
-        _refuse_repeated(arguments[1:])
         rest = flags.FLAGS(arguments)
+        _refuse_repeated()
         for name in flags.FLAGS:
             flag = flags.FLAGS[name]
             if flag.value is None and (flag.help or "").startswith(help.REQUIRED):
@@ -367,22 +367,17 @@ def _parse(arguments, headings=None):
 _PLACES = {f"config.data.{name}" for name in ("folder", "tfds", "corpora", "parsed_trees")}
 
 
-def _refuse_repeated(arguments):
+def _refuse_repeated():
     """Raises InputError for a flag that is given twice, since the last value alone would count.
 
     A later --config.part.field overrides an earlier one, except for the places of a corpus.
     """
-    given = [argument.lstrip("-").partition("=") for argument in arguments if argument[:1] == "-"]
-    names = [name if name in flags.FLAGS else name.removeprefix("no") for name, _, _ in given]
-    for name in dict.fromkeys(names):
-        is_place = name in _PLACES
-        if names.count(name) < 2 or not (is_place or name in flags.FLAGS):
-            continue
-        flag = None if is_place else flags.FLAGS[name]
-        if isinstance(getattr(flag, "parser", None), flags.ListParser):
-            raise InputError(f"--{name} is given twice: give it once, with commas between values.")
-        if not isinstance(flag, flags.MultiFlag):
-            raise InputError(f"--{name} is given twice: give it once.")
+    for name in flags.FLAGS:
+        flag = flags.FLAGS[name]
+        overrides = "config" in flags.FLAGS and name.startswith("config.") and name not in _PLACES
+        if flag.present > 1 and not isinstance(flag, flags.MultiFlag) and not overrides:
+            more = ", with commas between values" * isinstance(flag.parser, flags.ListParser)
+            raise InputError(f"--{name} is given twice: give it once{more}.")
 
 
 def _require_other_files():
