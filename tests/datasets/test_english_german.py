@@ -124,36 +124,32 @@ STATEMENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("tree", "english", "german"), STATEMENTS)
-def test_german_written_by_hand(tree, english, german):
-    assert statement(tree) == (english, german)
+BEFORE = embedded("when", "als", clause("the man", "aufwachen", "past"))
+CALL = clause("the man", "anrufen", "past", object="her")
+SENTENCES = [
+    # The verb is second after an adverb, a place and a clause.
+    (statement(CALL, YESTERDAY),
+     "Yesterday the man called her.", "Gestern rief der Mann sie an."),
+    (statement(CALL, IN_GARDEN),
+     "In the garden the man called her.", "Im Garten rief der Mann sie an."),
+    (statement(clause("the dog", "schlafen", "past"), BEFORE),
+     "When the man woke up, the dog slept.", "Als der Mann aufwachte, schlief der Hund."),
+    (question(clause("the man", "sehen", object="the dog")),
+     "Does the man see the dog?", "Sieht der Mann den Hund?"),
+    (question(clause("the man", "helfen", object="who")),
+     "Who does the man help?", "Wem hilft der Mann?"),
+    (question(clause("she", "sehen", "past", object="which small dog")),
+     "Which small dog did she see?", "Welchen kleinen Hund sah sie?"),
+    (statement(clause("who", "sehen", "perfect", object="the dog"), mark="?"),
+     "Who has seen the dog?", "Wer hat den Hund gesehen?"),
+    (question(clause("Anna", "schlafen", "future"), ADVERB["when"]),
+     "When will Anna sleep?", "Wann wird Anna schlafen?"),
+]  # fmt: skip
 
 
-def test_the_verb_is_second_after_an_adverb_a_place_and_a_clause():
-    call = clause("the man", "anrufen", "past", object="her")
-    assert statement(call, YESTERDAY) == (
-        "Yesterday the man called her.",
-        "Gestern rief der Mann sie an.",
-    )
-    assert statement(call, IN_GARDEN)[1] == "Im Garten rief der Mann sie an."
-    before = embedded("when", "als", clause("the man", "aufwachen", "past"))
-    assert statement(clause("the dog", "schlafen", "past"), before) == (
-        "When the man woke up, the dog slept.",
-        "Als der Mann aufwachte, schlief der Hund.",
-    )
-
-
-def test_questions():
-    see = clause("the man", "sehen", object="the dog")
-    assert question(see) == ("Does the man see the dog?", "Sieht der Mann den Hund?")
-    helps = clause("the man", "helfen", object="who")
-    assert question(helps) == ("Who does the man help?", "Wem hilft der Mann?")
-    which = clause("she", "sehen", "past", object="which small dog")
-    assert question(which) == ("Which small dog did she see?", "Welchen kleinen Hund sah sie?")
-    seen = clause("who", "sehen", "perfect", object="the dog")
-    assert statement(seen, mark="?") == ("Who has seen the dog?", "Wer hat den Hund gesehen?")
-    sleeping = clause("Anna", "schlafen", "future")
-    assert question(sleeping, ADVERB["when"]) == (
-        "When will Anna sleep?",
-        "Wann wird Anna schlafen?",
-    )
+@pytest.mark.parametrize(
+    ("found", "english", "german"),
+    [(statement(tree), *texts) for tree, *texts in STATEMENTS] + SENTENCES,
+)
+def test_german_written_by_hand(found, english, german):
+    assert found == (english, german)

@@ -19,8 +19,6 @@ from tests.datasets.small_corpus import shrink
 
 pytestmark = pytest.mark.slow
 
-whole_corpus = pytest.mark.slow  # it takes ten seconds to generate
-
 
 @pytest.fixture(scope="module")
 def corpus():
@@ -31,12 +29,13 @@ def pairs(sampler, count):
     return [sampler.pair() for _ in range(count)]
 
 
-@whole_corpus
-def test_splits_are_as_large_as_promised_and_disjoint_in_both_languages(corpus):
+def test_splits_have_their_sizes_and_lengths_and_share_no_sentence(corpus):
     assert {split: len(pairs) for split, pairs in corpus.items()} == SPLIT_SIZES
     for side in (0, 1):
         sides = [{pair[side] for pair in pairs} for pairs in corpus.values()]
         assert len(set.union(*sides)) == sum(map(len, sides))
+        assert max(len(pair[side].split()) for pair in corpus["train"]) <= LONGEST
+        assert min(len(pair[side].split()) for pair in corpus["test_long"]) > LONGEST
 
 
 def test_every_english_sentence_has_one_german():
@@ -45,14 +44,6 @@ def test_every_english_sentence_has_one_german():
         assert translations.setdefault(english, german) == german
 
 
-@whole_corpus
-def test_the_long_split_is_longer_than_training(corpus):
-    for side in (0, 1):
-        assert max(len(pair[side].split()) for pair in corpus["train"]) <= LONGEST
-        assert min(len(pair[side].split()) for pair in corpus["test_long"]) > LONGEST
-
-
-@whole_corpus
 def test_every_word_of_the_lexicon_is_frequent(corpus):
     sides = ("\n".join(pair[side] for pair in corpus["train"]).lower() for side in (0, 1))
     english, german = (collections.Counter(re.findall(r"[\w']+", text)) for text in sides)
@@ -104,12 +95,6 @@ def test_a_module_that_is_not_there_is_an_input_error():
     config.data.tfds_import = "pipelines.datasets.nothing"
     with pytest.raises(InputError, match=r"tfds_import is 'pipelines.datasets.nothing'"):
         make_task(config).make_corpus()
-
-
-@pytest.mark.usefixtures("small")
-def test_an_unknown_split_is_an_error():
-    with pytest.raises(KeyError):
-        sentence_pairs("dev")
 
 
 @pytest.fixture
