@@ -2,7 +2,6 @@
 
 import functools
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -38,20 +37,21 @@ LINES = {
 }
 
 ODF = "urn:oasis:names:tc:opendocument:xmlns"
-
-
-def odt():
-    """Returns the bytes of a document of LibreOffice, with a note and a table."""
-    names = " ".join(f'xmlns:{x}="{ODF}:{x}:1.0"' for x in ("office", "text", "table", "style"))
-    content = f"""<office:document-content {names} office:version="1.2">
+NAMES = " ".join(f'xmlns:{x}="{ODF}:{x}:1.0"' for x in ("office", "text", "table", "style"))
+ODT = f"""<office:document-content {NAMES} office:version="1.2">
 <office:automatic-styles><style:style style:name="T1" style:family="text"><style:text-properties
  xmlns:fo="{ODF}:xsl-fo-compatible:1.0" fo:font-style="italic"/></style:style>
-</office:automatic-styles><office:body><office:text><text:h text:outline-level="1">The dog</text:h>
-<text:p>The <text:span text:style-name="T1">old</text:span> dog<text:line-break/>sees
-<text:note text:note-class="footnote">
-<text:note-citation>1</text:note-citation><text:note-body><text:p>A note.</text:p></text:note-body>
-</text:note> it.</text:p><table:table><table:table-row><table:table-cell><text:p>A cell</text:p>
-</table:table-cell></table:table-row></table:table></office:text></office:body></office:document-content>"""
+</office:automatic-styles><office:body><office:text>
+<text:h text:outline-level="1">«The dog»</text:h><text:p>«The» <text:span
+ text:style-name="T1">«old»</text:span> «dog»<text:line-break/>«sees»
+<text:note text:note-class="footnote"><text:note-citation>1</text:note-citation><text:note-body>
+<text:p>«A note».</text:p></text:note-body></text:note> «it».</text:p><table:table><table:table-row>
+<table:table-cell><text:p>«A cell»</text:p></table:table-cell></table:table-row></table:table>
+</office:text></office:body></office:document-content>"""
+
+
+def odt(content):
+    """Returns the bytes of a document of LibreOffice, with a note and a table."""
     mimetype = "application/vnd.oasis.opendocument.text"
     entries = "".join(
         f'<m:file-entry m:full-path="{path}" m:media-type="{kind}"/>'
@@ -71,10 +71,10 @@ FILES = {
 title: The dog
 ---
 
-# The *old* dog
+# «The *old* dog»
 
-It sees [a cat](x.md#y "A cat"), `code` and
-**more** ![the dog](d.png).
+«It sees [a cat»](x.md#y "«A cat»"), `code` «and
+**more** ![the dog»](d.png).
 
 ```python
 print('a')
@@ -84,118 +84,79 @@ print('a')
 ```
 ~~~~
 
-[![badge](b.svg)](c)
+[![«badge»](b.svg)](c)
 
-| A dog | A cat |
+| «A dog» | «A cat» |
 | --- | --- |
-| one | *two* |
+| «one» | *«two»* |
 
-- [ref]
-- b
+- [«ref»]
+- «b»
 
-    indented = code
+    «indented = code»
 
-[ref]: https://x.org
+[«ref»]: https://x.org
 """,
-    "page.html": "<html><head><title>A dog</title></head><body><h1 id='a'>A <b>dog</b></h1><p>It "
-    "sees <a href='b.html'>a cat</a>.</p></body></html>\n",
-    "talk.srt": "1\n00:00:01,000 --> 00:00:02,000\nThe <i>old</i> dog.\n\n"
-    "2\n00:00:03,000 --> 00:00:04,500\nIt\nis.\n",
-    "ui.json": '{"menu": {"open": "Open {name}", "list": ["one", "two"]}}',
-    "ui.yaml": "menu:\n  open: Open %s\n  list:\n  - one\n",
-    "u.properties": "open=Open {0}\nclose=Close\n",
-    "a.adoc": "= A dog\n\nThe *old* dog.\n\n----\ncode here\n----\n",
+    "page.html": '<html><head><title>«A dog»</title></head><body><h1 id="a">«A» <b>«dog»</b></h1>'
+    '<p>«It sees» <a href="b.html">«a cat»</a>.</p></body></html>\n',
+    "talk.srt": "1\n00:00:01,000 --> 00:00:02,000\n«The» <i>«old»</i> «dog».\n\n"
+    "2\n00:00:03,000 --> 00:00:04,500\n«It\nis».\n",
+    "ui.json": '{"menu": {"open": "«Open» {name}", "list": ["«one»", "«two»"]}}',
+    "ui.yaml": "menu:\n  open: «Open» %s\n  list:\n  - «one»\n",
+    "u.properties": "open=«Open» {0}\nclose=«Close»\n",
+    "a.adoc": "= A dog\n\n«The *old* dog».\n\n----\ncode here\n----\n",
     "app.po": 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
     'msgid "A dog"\nmsgstr ""\n',
     "talk.vtt": "WEBVTT - A title\nKind: captions\n\nNOTE a note\n\nSTYLE\n::cue { color: red }\n\n"
-    "id1\n00:00:01.000 --> 00:00:04.000 align:start\nThe <c.x>old</c> dog\n",
-    "job.xlf": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>'
+    "id1\n00:00:01.000 --> 00:00:04.000 align:start\n«The» <c.x>«old»</c> «dog»\n",
+    "job.xlf": '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><file><body>'
     '<trans-unit id="1"><source>The <g id="1">old</g> dog<x id="2"/> &amp; it</source>\n<target/>'
     '<note>A note</note></trans-unit><trans-unit id="2" translate="no"><source>One</source>'
     '</trans-unit><trans-unit id="3"><source>A</source><target state="final">Ein</target>'
     '<alt-trans><source>B</source></alt-trans></trans-unit></body></file><file><body/></file>'
     "</xliff>",
-    "job2.xlf": '<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0"><file><unit '
+    "job2.xlf": '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0"><file><unit '
     'id="u"><notes><note>A note</note></notes><segment><source>The <pc id="1">old</pc><ph id="2"/>'
     "</source></segment><segment><source>Two.</source></segment></unit></file></xliff>",
-    "en.strings": '/* "The" = "menu" */\n"open" = "Open %@";\n"A \\"dog\\"" = "A \\"dog\\"\\nis";\n'
-    '// Only\nkey="";\n',
+    "en.strings": '/* "The" = "menu" */\n"open" = "«Open» %@";\n"A \\"dog\\"" = "«A» \\"«dog»\\"\\n'
+    '«is»";\n// Only\nkey="";\n',
     "strings.xml": """<?xml version="1.0" encoding="utf-8"?>
 <resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
     <!-- The menu -->
     <string name="app" translatable="false">DogApp</string>
-    <string name="open">Open <b>the</b> dog %1$s\\n&amp; it</string>
-    <string name="hi">Hi <xliff:g id="n" example="Jo">%1$s</xliff:g>.</string>
+    <string name="open">«Open» <b>«the»</b> «dog» %1$s\\n&amp; «it»</string>
+    <string name="hi">«Hi» <xliff:g id="n" example="Jo">%1$s</xliff:g>.</string>
     <string name="ref">@string/app</string>
-    <string name="html"><![CDATA[The <b>dog</b>]]></string>
-    <string-array name="list"><item>One</item></string-array>
-    <plurals name="n"><item quantity="one">%d dog</item></plurals>
+    <string name="html"><![CDATA[«The» <b>«dog»</b>]]></string>
+    <string-array name="list"><item>«One»</item></string-array>
+    <plurals name="n"><item quantity="one">%d «dog»</item></plurals>
 </resources>
 """,
-    "letter.odt": odt(),
+    "letter.odt": ODT,
     "dog.1": '.TH DOG 1 "May 2026"\n.SH NAME\ndog \\- sees a cat\n.SH OPTIONS\n.TP\n.B \\-\\-all\n'
     "The \\fIold\\fR dog\\(em see\n.BR cat (1).\n.PP\n.nf\ndog \\-\\-all\n.fi\n",
 }  # fmt: skip
-STRUCTURE = r"""
-import json, re, sys, zipfile
-from lxml import etree, html
-from markdown_it import MarkdownIt
-from ruamel.yaml import YAML
-from translate.storage.properties import stringsutf8file
-import webvtt
-name = sys.argv[1]
-def elements(tree):
-    found = [e for e in tree.iter() if isinstance(e.tag, str)]
-    return [[e.tag, dict(e.attrib), e.text if e.get("translatable") else None] for e in found]
-def keys(x):
-    if isinstance(x, dict): return {k: keys(v) for k, v in x.items()}
-    return [keys(v) for v in x] if isinstance(x, list) else bool(x)
-text = open(name, encoding="latin-1" if name.endswith(("odt", "docx")) else "utf-8").read()
-if name.endswith(".md"):
-    front, body = text.split("---\n")[1], text.split("---\n", 2)[2]
-    def walk(tokens):
-        for t in tokens:
-            content = t.content if t.type in ("fence", "code_block", "code_inline") else ""
-            yield t.type, t.tag, t.attrGet("href"), t.attrGet("src"), content
-            yield from walk(t.children or [])
-    tokens = walk(MarkdownIt("commonmark").enable("table").parse(body))
-    found = [front, [t for t in tokens if t[0] not in ("text", "softbreak")]]
-elif name.endswith(".html"): found = elements(html.fromstring(text))
-elif name.endswith((".srt", ".vtt")):
-    cues = webvtt.from_srt(name) if name.endswith(".srt") else webvtt.read(name)
-    found = [[c.identifier, c.start, c.end, c.raw_text.count("<")] for c in cues]
-    found += [text.partition("id1\n")[0]] * name.endswith(".vtt")
-elif name.endswith(".json"): found = keys(json.loads(text))
-elif name.endswith(".yaml"): found = keys(YAML(typ="safe").load(text))
-elif name.endswith(".adoc"): found = [text.count("\n"), text.split("----")[1]]
-elif name.endswith((".odt", ".docx")):
-    part = "content.xml" if name.endswith(".odt") else "word/document.xml"
-    found = elements(etree.fromstring(zipfile.ZipFile(name).read(part)))
-    if name.endswith("x"):  # LibreOffice adds properties each time
-        kinds = "p r t b i br tbl tc hyperlink footnoteReference".split()
-        found = [x for x in found if x[0].partition("}")[2] in kinds]
-elif name.endswith(".xlf"):
-    tree = etree.parse(name)
-    for target in tree.findall(".//{*}target"):  # a new one has the tags of its source
-        tags = [x[:2] for x in elements(target)[1:]]
-        source = elements(target.getparent().find("{*}source"))[1:]
-        assert target.get("state") or not target.text or tags == [x[:2] for x in source]
-        target.getparent().remove(target)
-    found = "".join(etree.tostring(tree).decode().split())
-elif name.endswith(".xml"):
-    tree = etree.parse(name)
-    found = [elements(tree.getroot()), re.findall(r"%\d?\$?\w|@string/app|\\n", etree.tostring(
-        tree, encoding="unicode")), [c.text for c in tree.xpath("//comment()")]]
-elif name.endswith(".strings"):
-    units = stringsutf8file.parsefile(name).units
-    found = [[u.name, u.comments, re.findall(r'%@|"|\n', u.source)] for u in units]
-elif name.endswith(".1"):
+"""Texts, each with marks around what is translated."""
+OF_WORD = r"<w:(?:p|r|t|b|i|br|tbl|tc|hyperlink|footnoteReference)(?=[ />])"
+
+
+def written(name, content):
+    """Returns the bytes of a file."""
+    text = re.sub("[«»]", "", content)
+    return odt(text) if name.endswith("odt") else text.encode()
+
+
+def comparable(text):
+    """Returns a text without white space, lengths of rulers, new targets and an XML declaration."""
+    text = re.sub(r"<target>.*?</target>|<target/>|<\?xml.*?\?>", "", text)
+    return re.sub("-+", "-", "".join(text.split()))
+
+
+def parts_of_a_man_page(text):
+    """Returns macros, and words in bold and italics, whichever way they are written."""
     text = text.replace("\\fP", "\\fR")
     text = re.sub(r"(?m)^\.B (.*)", r"\\fB\1\\fR", re.sub(r"(?m)^\.BR (\S+) ", r"\\fB\1\\fR", text))
-    found = [re.findall(r"(?m)^\.[A-Z]\w*|^\.[a-z]\w", text), re.findall(r"\\f[BI].*?\\fR", text)]
-else: found = [line.partition("=")[0] for line in text.splitlines() if line]
-print(json.dumps(found))
-"""
+    return re.findall(r"(?m)^\.[A-Z]\w*|^\.[a-z]\w|\\f[BI].*?\\fR", text)
 
 
 def in_capitals(texts, translate, is_too_long, *rest, **options):
@@ -212,9 +173,9 @@ def folder(trained, tmp_path_factory):
     (folder / "runs").mkdir()
     (folder / "runs" / "grammar").symlink_to(trained)
     for name, content in FILES.items():
-        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        (folder / name).write_bytes(written(name, content))
     try:
-        run_bash(f"{INSTALL}converters/bin/pip install --quiet markdown-it-py lxml", folder)
+        run_bash(INSTALL, folder)
     except AssertionError:
         pytest.skip("no converters can be installed here")
     return folder
@@ -222,19 +183,20 @@ def folder(trained, tmp_path_factory):
 
 @pytest.fixture
 def translated(folder, monkeypatch):
-    """A function of a script and two files: runs it, checks that the files have one structure."""
+    """A function of a script and two files: runs it, checks that what is marked is translated."""
     monkeypatch.setattr(graph_translator, "translate_documents", in_capitals)
     monkeypatch.syspath_prepend(folder)
-    python = folder / "converters" / "bin" / "python"
-
-    def structure(name):
-        return json.loads(subprocess.check_output([python, "-c", STRUCTURE, name], cwd=folder))
 
     def run(script, source, target):
         run_python(script, folder) if "import" in script else run_bash(script, folder)
-        assert structure(target) == structure(source)
         before, after = (read(folder / name) for name in (source, target))
-        assert sum(map(str.isupper, after)) > sum(map(str.isupper, before))
+        if source.endswith(".1"):
+            assert parts_of_a_man_page(after) == parts_of_a_man_page(before)
+        elif source.endswith(".docx"):  # LibreOffice adds properties each time
+            assert re.findall(OF_WORD, after) == re.findall(OF_WORD, before)
+        else:
+            expected = re.sub(r"(?s)«(.*?)»", lambda found: found[1].upper(), FILES[source])
+            assert comparable(after) == comparable(expected)
         return after
 
     return run
