@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import pathlib
 import random
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import absl.app
 import keras
@@ -27,32 +29,28 @@ ROOT = pathlib.Path(__file__).parents[2]
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 
-SMALL = [
-    f"--config={ROOT}/pipelines/configs/multi30k_en_de.py",
-    "--config.model.vocab_size=330",
-    "--config.model.num_encoder_layers=1",
-    "--config.model.num_decoder_layers=1",
-    "--config.model.model_dim=32",
-    "--config.model.feed_forward_dim=64",
-    "--config.model.num_heads=2",
-    "--config.data.test_split=test",
-    "--config.data.tokens_per_batch=200",
-    "--config.train.steps=20",
-    "--config.train.log_every=5",
-    "--config.train.validate_every=10",
-    "--config.train.validation_sentences=4",
-    "--config.train.checkpoint_every=5",
-    "--config.train.keep_checkpoints=3",
-    "--config.train.average_checkpoints=2",
-    "--config.train.optimizer=adam",  # sooner made, as without parts
-    "--config.train.weight_decay=0",
-    "--config.train.micro_batches=1",
-    "--config.train.parallel_micro_batches=1",
-    "--config.train.mixed_precision=",
-    "--config.train.deterministic=true",
-    "--config.decode.max_extra_tokens=5",
-    "--config.knn.k=0",
-]
+NARROW = {"model.model_dim": 32, "model.feed_forward_dim": 64, "model.num_heads": 2}
+SETTINGS = {
+    **NARROW,
+    "model.vocab_size": 330, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
+    "data.test_split": "test", "data.tokens_per_batch": 200, "train.steps": 20,
+    "train.log_every": 5, "train.validate_every": 10, "train.validation_sentences": 4,
+    "train.checkpoint_every": 5, "train.keep_checkpoints": 3, "train.average_checkpoints": 2,
+    "train.optimizer": "adam",  # sooner made, as without parts
+    "train.weight_decay": 0.0, "train.micro_batches": 1, "train.parallel_micro_batches": 1,
+    "train.mixed_precision": "", "train.deterministic": True, "decode.max_extra_tokens": 5,
+    "knn.k": 0,
+}  # fmt: skip
+"""Fields of a small run."""
+
+
+def small_flags(name, settings):
+    """Returns the flags of a packaged config, by its path, with other values of some fields."""
+    path = f"{ROOT}/pipelines/configs/{name}.py"
+    return [f"--config={path}", *(f"--config.{field}={x}" for field, x in settings.items())]
+
+
+SMALL = small_flags("multi30k_en_de", SETTINGS)
 
 
 def pairs(count, seed):
@@ -82,6 +80,16 @@ def popen(binary, *arguments, **kwargs):
         stderr=subprocess.PIPE,
         **kwargs,
     )
+
+
+def wait_for(found, processes):
+    """Waits until `found()` is true, as long as all processes run."""
+    deadline = time.monotonic() + 900
+    while not found():
+        for process in processes:
+            assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def run_process(binary, *arguments, stdin=b"", code=0):
@@ -130,6 +138,19 @@ def run(binary, *arguments, stdin=b"", code=0, folder=ROOT):
             config.disable_op_determinism()
     assert ended == code, error.getvalue()
     return output.getvalue().decode("utf-8", "surrogateescape"), error.getvalue()
+
+
+def refused(binary, *arguments, **options):
+    """Runs a binary that ends with an error; returns its one line."""
+    stdout, stderr = run(binary, *arguments, code=1, **options)
+    last = stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ") and "Traceback" not in stderr and "{" not in stdout
+    return last
+
+
+def scores_of(*flags):
+    """Returns the scores that `evaluate` prints."""
+    return json.loads(run("evaluate", *flags)[0].splitlines()[-1])
 
 
 @contextlib.contextmanager

@@ -24,11 +24,11 @@ def trained(corpus_folder, made_once):
 
 @pytest.fixture(scope="session")
 def exported_run(trained, made_once):
-    """The export of the run, for its best translations, n-best lists and samples."""
+    """The export of the run, for its best translations and n-best lists."""
 
     def export(folder):
         flags = [f"--workdir={trained}", f"--output={folder}", "--noverify"]
-        run("export", *flags, "--signatures=serving_default,n_best,sample")
+        run("export", *flags, "--signatures=serving_default,n_best")
 
     return made_once("exported_run", export) / "1"
 

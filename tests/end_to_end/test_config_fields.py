@@ -9,6 +9,7 @@ import types
 import keras
 import numpy as np
 import pytest
+import sacrebleu
 import sentencepiece
 import tensorflow as tf
 
@@ -201,6 +202,14 @@ def test_a_bad_split_is_never_replaced_by_another(config, files, message, tmp_pa
     config.data.update(folder=str(tmp_path), test_split="val")
     with pytest.raises(InputError, match=message):
         experiment.choose_split(make_task(config), "test")
+
+
+def test_bleu_has_the_tokenizer_of_the_target_language(config):
+    config.data.target_language = "zh"
+    references, near = ["我喜歡一隻狗。", "她看見兩隻貓。"], ["我喜歡一隻貓。", "她看見兩隻狗。"]
+    score = make_task(config).score(near, references)
+    expected = sacrebleu.BLEU(tokenize="zh").corpus_score(near, [references]).score
+    assert score["bleu"] == pytest.approx(expected) and 30 < expected < 100
 
 
 def test_tfds_fields_choose_the_dataset_and_its_place(config, tmp_path, monkeypatch):

@@ -2,8 +2,6 @@
 
 import pytest
 
-from pipelines import experiment
-from pipelines.configs import multi30k_en_de
 from pipelines.corpora import Direction, parse
 from pipelines.directions import DirectedCorpora, check_vocabulary
 from pipelines.fields import fixed_fields, make_config
@@ -25,33 +23,6 @@ def test_a_list_of_corpora_is_parsed():
     assert parse("") == []
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("pairs", "has 'pairs': give PLACE:SOURCE-TARGET"),
-    ("pairs:en", "has 'pairs:en': give PLACE:SOURCE-TARGET"),
-    (":en-de", "has ':en-de'"),
-    ("pairs:en=", "has 'pairs:en='"),
-    ("a:en=de,a:de-en", "has a:de-en twice"),
-])  # fmt: skip
-def test_a_list_that_cannot_be_parsed_is_refused(text, message):
-    config = multi30k_en_de.get_config()
-    config.knn.k = 0
-    config.data.corpora = text
-    with pytest.raises(InputError, match=f"data.corpora {message}"):
-        experiment.check(config)
-
-
-@pytest.mark.parametrize(("fields", "message"), [
-    ({"data.sampling_temperature": 0.0}, "data.sampling_temperature is 0.0: give a number abo"),
-    ({"data.folder": "pairs"}, "data.folder is 'pairs', and data.corpora is also given"),
-    ({"knn.k": 4}, "knn.k is 4: give 0, kNN-MT is for one corpus"),
-])  # fmt: skip
-def test_fields_that_do_not_go_with_several_corpora_are_refused(fields, message):
-    config = multi30k_en_de.get_config()
-    config.update_from_flattened_dict({"knn.k": 0, "data.corpora": "a:en=de"} | fields)
-    with pytest.raises(InputError, match=message):
-        experiment.check(config)
-
-
 def test_the_folders_of_a_run_may_move_and_its_languages_may_not():
     old, moved, other = (make_config() for _ in range(3))
     old.data.corpora, moved.data.corpora, other.data.corpora = "a:en=de", "b:en=de", "a:en-de"
@@ -66,17 +37,6 @@ def test_a_place_that_is_neither_a_folder_nor_a_dataset_is_named(tmp_path):
         InputError, match="missing' is neither a folder nor a dataset with en and de"
     ):
         make_task(config).make_corpus()
-
-
-def test_a_folder_without_the_files_of_a_language_is_named(tmp_path):
-    (tmp_path / "train.en").write_text("a\n")
-    config = make_config()
-    config.data.corpora = f"{tmp_path}:en-de"
-    with pytest.raises(InputError, match=r"split 'train' needs one file named train\.….de"):
-        make_task(config).make_corpus().examples("train/en-de")
-    (tmp_path / "train.de").write_text("a\nb\n")
-    with pytest.raises(InputError, match=r"train.en has 1 lines and .*train.de has 2"):
-        make_task(config).make_corpus().examples("train/en-de")
 
 
 def test_a_bad_text_of_a_direction_is_never_replaced_by_another_place(tmp_path):

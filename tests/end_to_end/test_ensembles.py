@@ -11,7 +11,7 @@ from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import Ensemble
 from t2t_keras.models.transformer import Transformer
-from tests.end_to_end.binaries import pairs, run
+from tests.end_to_end.binaries import pairs, refused, run
 
 LINES = b"one two\nseven three nine\n\nfour\n"
 
@@ -35,8 +35,8 @@ def test_the_commands_take_several_checkpoints(trained, other):
     assert isinstance(translator.model, Ensemble) and len(translator.model.members) == 3
     best = translator.n_best(LINES.decode().splitlines(), 1)
     assert found.splitlines() == [f"{t.score:.4f}\t{t.text}" for [t] in best]
-    _, stderr = run("export_ctranslate2", *flags, f"--output={other}/engine", code=1)
-    assert "here is no checkpoint" in stderr
+    message = refused("export_ctranslate2", *flags, f"--output={other}/engine")
+    assert "here is no checkpoint" in message
 
 
 def test_several_checkpoints_are_an_ensemble_and_one_is_not(trained, other):
@@ -46,6 +46,7 @@ def test_several_checkpoints_are_an_ensemble_and_one_is_not(trained, other):
     assert model.mean == "log_probabilities"
     for given in (path, str(path), [str(path)], None, []):
         assert type(Workdir(trained).load_predictor(given).model) is Transformer
+    assert Workdir(trained).load_predictor(knn_k=4, knn_temperature=5).model.temperature == 5
     with pytest.raises(InputError, match=r"--ensemble_mean is for several models"):
         Workdir(trained).load_predictor([path], ensemble_mean="probabilities")
 

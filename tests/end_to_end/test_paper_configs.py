@@ -5,8 +5,13 @@ import pytest
 import tensorflow_datasets as tfds
 
 from pipelines import experiment
-from pipelines.configs import wmt14_en_de_base, wmt14_en_de_big, wmt14_en_fr_base, wmt14_en_fr_big
-from pipelines.tasks import make_task
+from pipelines.configs import (
+    imdb_reviews,
+    wmt14_en_de_base,
+    wmt14_en_de_big,
+    wmt14_en_fr_base,
+    wmt14_en_fr_big,
+)
 from pipelines.workdir import Workdir
 from t2t_keras.data.streams import training_batches
 
@@ -53,18 +58,21 @@ def test_the_constants_are_the_papers(module, model, train, vocab_size, language
 
 
 @pytest.mark.slow
-def test_a_dry_run_on_mock_data(tmp_path):
-    config = wmt14_en_fr_big.get_config()
-    config.model.vocab_size = 330  # mock text supports no more
-    config.model.num_encoder_layers = config.model.num_decoder_layers = 1
-    config.data.tfds_data_dir = str(tmp_path)
+@pytest.mark.parametrize(("module", "changes"), [
+    (wmt14_en_fr_big, {"model.num_encoder_layers": 1, "model.num_decoder_layers": 1}),
+    (imdb_reviews, {"model.attention_window": 16}),
+])  # fmt: skip
+def test_a_dry_run_on_mock_data(module, changes, tmp_path):
+    config = module.get_config()
+    small = {"model.vocab_size": 330, "data.tfds_data_dir": str(tmp_path)}  # mock text has no more
+    config.update_from_flattened_dict(small | changes)
     with tfds.testing.mock_data(num_examples=40):
-        workdir = Workdir(tmp_path / "work")
-        experiment.prepare(make_task(config), workdir)
-    batcher = make_task(config).make_batcher(replicas=1)
-    batches = training_batches(workdir.tokens, "train", batcher, seed=1)
-    model = make_task(config).make_model()
-    experiment.compile_model(make_task(config), model)
-    history = model.fit(batches, steps_per_epoch=2, epochs=1, verbose=0).history
+        workdir, task = Workdir(tmp_path / "work"), experiment.check(config)
+        experiment.prepare(task, workdir)
+        assert len(task.evaluation_examples(config.data.test_split, 5)[0]) == 5
+    batcher = task.make_batcher(replicas=1)
+    batches = training_batches(workdir.tokens, config.data.train_split, batcher, seed=1)
+    model = task.make_model()
+    experiment.compile_model(task, model)
+    history = model.fit(batches, steps_per_epoch=2, verbose=0).history
     assert np.isfinite(history["loss"][0])
-    assert model.encoder.layers[0].feed_forward.inner.units == config.model.feed_forward_dim

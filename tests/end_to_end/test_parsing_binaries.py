@@ -3,30 +3,24 @@ import random
 
 import pytest
 
-from pipelines import experiment
 from pipelines.configs import wsj_parsing, wsj_parsing_small
 from pipelines.tasks import make_task
 from t2t_keras.data.treebank import parse_trees
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation import bracketing
 from t2t_keras.models.config import TransformerConfig
-from tests.end_to_end.binaries import ROOT, run
+from tests.end_to_end.binaries import NARROW, run, scores_of, small_flags
 from tests.end_to_end.guides import example, flags_of, link_project, run_bash
 
 NOUNS, VERBS = ["dog", "cat", "man", "house", "train"], ["sees", "likes", "finds"]
 
-SMALL = [
-    f"--config={ROOT}/pipelines/configs/wsj_parsing_small.py",
-    "--config.model.vocab_size=32", "--config.model.num_encoder_layers=1",
-    "--config.model.num_decoder_layers=1", "--config.model.model_dim=32",
-    "--config.model.feed_forward_dim=64", "--config.model.num_heads=2",
-    "--config.model.dropout=0.0", "--config.data.copies=2", "--config.data.tokens_per_batch=300",
-    "--config.train.steps=40", "--config.train.warmup_steps=20", "--config.train.decay_fraction=0",
-    "--config.train.validate_every=40", "--config.train.validation_sentences=4",
-    "--config.train.checkpoint_every=40", "--config.train.average_checkpoints=1",
-    "--config.train.mixed_precision=", "--config.decode.beam_size=2",
-    "--config.decode.max_extra_tokens=20",
-]  # fmt: skip
+SMALL = small_flags("wsj_parsing_small", {
+    **NARROW, "model.vocab_size": 32, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
+    "model.dropout": 0.0, "data.copies": 2, "data.tokens_per_batch": 300, "train.steps": 40,
+    "train.warmup_steps": 20, "train.decay_fraction": 0, "train.validate_every": 40,
+    "train.validation_sentences": 4, "train.checkpoint_every": 40, "train.average_checkpoints": 1,
+    "train.mixed_precision": "", "decode.beam_size": 2, "decode.max_extra_tokens": 20,
+})  # fmt: skip
 
 
 def noun_phrase(chance):
@@ -69,8 +63,7 @@ def test_the_binaries_parse(tmp_path, capsys):
     output, rules = tmp_path / "parses", tmp_path / "rules.prm"
     rules.write_text("DELETE_LABEL .\nDELETE_LABEL NP\nCUTOFF_LEN 5\n")
     flags = ["--split=test", f"--output={output}", f"--parameters={rules}"]
-    stdout, _ = run("evaluate", f"--workdir={workdir}", *flags)
-    scores = json.loads(stdout.splitlines()[-1])
+    scores = scores_of(f"--workdir={workdir}", *flags)
     assert scores["well_formed"] == 100.0 and scores["sentences"] == 7 and "length_5" in scores
     assert bracketing.main([str(folder / "test.mrg"), str(output), flags[-1]]) == 0
     assert json.loads(capsys.readouterr().out)["all"] == scores["all"]
@@ -139,19 +132,6 @@ def test_a_field_changes_the_examples(config, field, value):
     before = examples()
     config.data[field] = value
     assert examples() != before
-
-
-@pytest.mark.parametrize(("part", "field", "value", "message"), [
-    ("data", "folder", "", "data.folder is empty: give --config.data.folder"),
-    ("data", "train_share", 0.0, "train_share is 0.0"),
-    ("data", "copies", 0, "data.copies is 0"),
-    ("data", "tags", "some", "data.tags is 'some'"),
-])  # fmt: skip
-def test_mistakes_are_named_before_anything_is_done(config, part, field, value, message):
-    experiment.check(config)
-    config[part][field] = value
-    with pytest.raises(InputError, match=message):
-        experiment.check(config)
 
 
 def test_the_papers_configuration():

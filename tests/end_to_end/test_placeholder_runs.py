@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pipelines import experiment
-from pipelines.configs import sentence_polarity, wsj_parsing
 from pipelines.fields import restored_config
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
@@ -73,12 +72,3 @@ def test_a_vocabulary_without_placeholders_is_refused_where_they_are_asked_for(c
     with pytest.raises(ValueError, match=message):
         experiment.prepare(make_task(config), workdir)
     assert not workdir.tokens.exists()
-
-
-@pytest.mark.parametrize("module", [sentence_polarity, wsj_parsing])
-def test_other_tasks_have_no_placeholders(module):
-    config = module.get_config()
-    with config.unlocked():
-        config.data.placeholders = 4
-    with pytest.raises(ValueError, match=r"config.data has no field .placeholders.: leave it out"):
-        experiment.check(config)

@@ -12,35 +12,16 @@ from pipelines import devices, experiment
 from pipelines.configs import multi30k_en_de
 
 
-@pytest.fixture
-def threads(monkeypatch):
-    """The settings that were made, on a machine of six cores without a GPU."""
+@pytest.mark.parametrize(("wanted", "cores", "gpus", "batches", "threads"), [
+    (1, 6, 0, 1, []), (2, 6, 0, 2, [3]), (4, 6, 0, 4, [1]), (9, 6, 0, 9, [1]),
+    (None, 6, 0, 6, [1]), (None, 40, 0, 8, [5]), (None, 6, 1, 1, []),
+])  # fmt: skip
+def test_parallel_batches_share_the_cores(wanted, cores, gpus, batches, threads, monkeypatch):
     made = []
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind] * gpus)
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", made.append)
-    return made
-
-
-@pytest.mark.parametrize(("at_once", "expected"), [(1, []), (2, [3]), (4, [1]), (9, [1])])
-def test_each_gets_its_share_and_one_alone_everything(at_once, expected, threads):
-    devices.limit_threads(at_once)
-    assert threads == expected
-    assert devices.limit_threads_per_batch(at_once) == at_once
-
-
-def test_there_are_as_many_batches_as_cores_but_not_too_many(threads, monkeypatch):
-    assert devices.limit_threads_per_batch() == 6
-    assert threads == [1]
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(40)))
-    assert devices.limit_threads_per_batch() == 8
-    assert threads == [1, 5]
-
-
-def test_a_gpu_works_on_one_batch_at_a_time(threads, monkeypatch):
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
-    assert devices.limit_threads_per_batch() == 1
-    assert threads == []
+    assert (devices.limit_threads_per_batch(wanted), made) == (batches, threads)
 
 
 @pytest.mark.parametrize(("end", "shown"), [

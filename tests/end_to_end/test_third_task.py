@@ -6,7 +6,6 @@ task of `pipelines`, and the signatures of its exports.
 
 import collections
 import dataclasses
-import json
 import random
 from typing import ClassVar
 
@@ -28,7 +27,7 @@ from t2t_keras.settings import COUNT, Range, Settings, Text, setting, settings_o
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
 from t2t_keras.tasks.text_io import Reader, as_str, as_tensor
-from tests.end_to_end.binaries import run
+from tests.end_to_end.binaries import run, scores_of
 
 SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]
 """Tags, then words, follow them in the vocabulary: a tag is its own label."""
@@ -192,8 +191,7 @@ def test_a_task_of_a_user_trains_evaluates_translates_and_is_exported(known_task
         f"--config.data.folder={tmp_path}",
         *(f"--config.{field}" for field in small.split()),
     )
-    found, _ = run("evaluate", f"--workdir={workdir}", "--split=test")
-    assert json.loads(found.splitlines()[-1])["accuracy"] == 1.0
+    assert scores_of(f"--workdir={workdir}", "--split=test")["accuracy"] == 1.0
     right = "DET NOUN VERB DET NOUN VERB"
     assert run("translate", f"--workdir={workdir}", stdin=text.encode())[0] == f"{right}\n"
 

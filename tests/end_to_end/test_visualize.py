@@ -6,7 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from tests.end_to_end.binaries import run
+from tests.end_to_end.binaries import refused, run
 
 PICTURES = ("figure3", "figure4", "figure5", "matrices_encoder", "matrices_decoder")
 PICTURES += ("matrices_cross",)
@@ -64,5 +64,5 @@ def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
     (["--sentence=one two", "--layer=2"], "--layer is 2: give 1 to 1, a layer of the encoder"),
 ])  # fmt: skip
 def test_flags_without_a_picture_are_refused(trained, tmp_path, flags, message):
-    _, errors = run("visualize", f"--workdir={trained}", f"--output={tmp_path}", *flags, code=1)
-    assert errors.splitlines()[-1].startswith(f"error: {message}")
+    found = refused("visualize", f"--workdir={trained}", f"--output={tmp_path}", *flags)
+    assert found.startswith(f"error: {message}")
