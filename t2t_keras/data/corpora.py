@@ -92,13 +92,26 @@ class TFDSCorpus:
         splits = sorted(self._builder.info.splits)  # a mocked dataset has none and accepts all
         if splits and split.partition("[")[0] not in splits:
             raise MissingTextError(f"{self.name} has no split {split!r}; it has {quoted(splits)}")
-        dataset = self._builder.as_dataset(split=split, shuffle_files=False)
+        files = self._text_files(split)
+        if files:
+            rows = _read_rows(files, self._features)
+            count = self._builder.info.splits[split].num_examples
+            return deterministic(rows.apply(tf.data.experimental.assert_cardinality(count)))
+        rows = self._builder.as_dataset(split=split, shuffle_files=False)
+        return deterministic(rows.map(lambda row: _sides(row, self._features)))
 
-        def pair(row):
-            texts = {side: row[feature] for side, feature in self._features.items()}
-            return {"source": "", "target": ""} | texts
+    def _text_files(self, split):
+        """Returns the files of a split if `_read_rows` can read it, or []."""
+        import tensorflow_datasets as tfds  # noqa: PLC0415
 
-        return deterministic(dataset.map(pair))
+        info = self._builder.info
+        features = [info.features[feature] for feature in self._features.values()]
+        can_read = (
+            split in info.splits  # not a slice of one
+            and info.file_format == tfds.core.FileFormat.TFRECORD
+            and all(type(feature) is tfds.features.Text for feature in features)
+        )
+        return [os.fspath(path) for path in info.splits[split].filepaths] if can_read else []
 
     def _prepare(self):
         import tensorflow_datasets as tfds  # noqa: PLC0415
@@ -113,6 +126,27 @@ class TFDSCorpus:
                 f"network: tfds build {self.name} --data_dir=FOLDER; then give FOLDER as data_dir "
                 "(--config.data.tfds_data_dir)"
             ) from error
+
+
+def _sides(row, features):
+    """Returns the texts of a row of a dataset, or of a batch of rows; a missing side is empty."""
+    some = row[features["source"]]
+    return {"source": tf.zeros_like(some), "target": tf.zeros_like(some)} | {
+        side: row[feature] for side, feature in features.items()
+    }
+
+
+def _read_rows(files, features):
+    """Returns what TFDS reads from its TFRecord files, in TFDS's order, ten times as fast.
+
+    TFDS decodes row by row, this function a thousand rows at once.
+    """
+    records = tf.data.Dataset.from_tensor_slices(files).interleave(
+        tf.data.TFRecordDataset, cycle_length=16, block_length=16
+    )
+    spec = {feature: tf.io.FixedLenFeature([], tf.string) for feature in features.values()}
+    batches = records.batch(_PAIRS_PER_STEP)
+    return batches.map(lambda x: _sides(tf.io.parse_example(x, spec), features)).unbatch()
 
 
 class FolderCorpus:

@@ -176,6 +176,19 @@ def test_the_texts_of_a_tfds_dataset_have_no_target(tmp_path):
         TextTFDS("imdb_reviews", text="sentence", data_dir=str(tmp_path))
 
 
+@pytest.mark.parametrize("split", ["train", "train[:60%]"])
+def test_rows_of_many_files_come_in_the_order_of_tfds(tmp_path, monkeypatch, split):
+    pairs = [{"en": f"house {n}", "de": f"Haus {n}"} for n in range(1_200)]
+    monkeypatch.setattr(_Tiny, "_generate_examples", lambda self: enumerate(pairs))
+    builder = tfds.builder("tiny_pairs", data_dir=tmp_path)
+    config = tfds.download.DownloadConfig(num_shards=18)  # TFDS reads 16 files side by side
+    builder.download_and_prepare(download_config=config)
+    raw = builder.as_dataset(split=split, shuffle_files=False).as_numpy_iterator()
+    examples = TFDSCorpus("tiny_pairs", "en", "de", data_dir=tmp_path).examples(split)
+    assert texts_of(examples) == [(pair["en"], pair["de"]) for pair in raw]
+    assert int(examples.cardinality()) == (1_200 if split == "train" else 720)
+
+
 def test_tfds_mistakes_are_input_errors(tmp_path, monkeypatch):
     corpus = TFDSCorpus("tiny_pairs", "de", "en", data_dir=str(tmp_path))
     expected = {(german.encode(), english.encode()) for english, german in tiny_dataset.PAIRS}
