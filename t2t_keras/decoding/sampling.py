@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.decoding.batch_compaction import while_loop
 from t2t_keras.decoding.hypotheses import (
     NEG_INF,
@@ -95,9 +96,8 @@ def sample(
         logits, model_state = step(old.newest_ids, old.model_state)
         logits = tf.cast(logits, tf.float32)  # [batch, samples, vocab]
         # 2. The next tokens are drawn, where the prefix leaves a choice.
-        scaled = logits if banned is None else tf.where(banned, NEG_INF, logits)
-        scaled /= temperature[:, tf.newaxis, tf.newaxis]
-        drawn = _draw(scaled, uniforms[:, old.num_steps], top_k, top_p)
+        allowed = logits if banned is None else tf.where(banned, NEG_INF, logits)
+        drawn = _draw(allowed, uniforms[:, old.num_steps], temperature, top_k, top_p)
         forced = forced_ids(prefix_ids, old.num_steps)[:, tf.newaxis]
         ids = tf.where(forced > 0, forced, drawn)  # [batch, samples]
         log_probabilities = tf.gather(logits, ids, batch_dims=2)
@@ -147,27 +147,32 @@ def _uniforms(seeds, steps, samples):
     return tf.map_fn(of_sentence, seeds, fn_output_signature=signature)[:-1]
 
 
-def _draw(logits, uniforms, top_k, top_p):
-    """Returns draws from softmax(logits), or from its most likely tokens, int32 [batch, samples].
+def _draw(logits, uniforms, temperature, top_k, top_p):
+    """Returns draws from softmax(logits / temperature), or from its most likely tokens.
+
+    They are int32 [batch, samples].
 
     Args: logits, float32 [batch, samples, vocab]; uniforms, float32 [batch, samples], from 0 to
-    below 1; top_k, int32 [batch], 0: all; top_p, float32 [batch].
+    below 1; temperature, float32 [batch]; top_k, int32 [batch], 0: all; top_p, float32 [batch].
     """
-    vocab = tf.shape(logits)[2]
+    batch, samples, vocab = tf.unstack(tf.shape(logits))
+    temperature = temperature[:, tf.newaxis, tf.newaxis]
     top_k = tf.where(top_k > 0, tf.minimum(top_k, vocab), vocab)
     is_restricted = (top_k < vocab) | (top_p < 1)  # [batch]
     # A sentence is drawn by its own settings alone, whatever the others of its batch ask for.
     drawn = tf.cond(
         tf.reduce_all(is_restricted),
         lambda: tf.zeros_like(uniforms, tf.int32),
-        lambda: _draw_index(tf.nn.softmax(logits), uniforms),
+        lambda: _draw_index(tf.nn.softmax(logits / temperature), uniforms),
     )
 
     def draw_likely():
         most = tf.reduce_max(tf.where(is_restricted, top_k, 1))
-        likely, ids = tf.math.top_k(logits, most)  # [batch, samples, most], most likely first
+        found = ops.top_k(tf.reshape(logits, [batch * samples, logits.shape[2] or vocab]), most)
+        # [batch, samples, most], most likely first
+        likely, ids = (tf.reshape(x, [batch, samples, most]) for x in found)
         is_among = tf.range(most) < top_k[:, tf.newaxis]  # [batch, most]
-        likely = tf.where(is_among[:, tf.newaxis], likely, NEG_INF)
+        likely = tf.where(is_among[:, tf.newaxis], likely / temperature, NEG_INF)
         probabilities = tf.nn.softmax(likely)
         before = tf.cumsum(probabilities, axis=2, exclusive=True)
         probabilities = tf.where(before < top_p[:, tf.newaxis, tf.newaxis], probabilities, 0.0)
@@ -180,6 +185,28 @@ def _draw(logits, uniforms, top_k, top_p):
 
 def _draw_index(probabilities, uniforms):
     """Returns the first index at which the sum of probabilities exceeds a part of their total."""
-    sums = tf.cumsum(probabilities, axis=-1)  # [batch, samples, choices]
-    part = (uniforms * sums[..., -1])[..., tf.newaxis]
-    return tf.math.count_nonzero(sums <= part, axis=-1, dtype=tf.int32)
+    block = ops.block_size(probabilities.shape[-1], 1)
+    if block is None or not ops.fast_forms():
+        return _first_above(probabilities, uniforms)[0]
+    # TensorFlow adds up a row element by element: the fast form adds up blocks, then one block.
+    width = probabilities.shape[-1]
+    blocks = tf.reshape(probabilities, [*tf.unstack(tf.shape(uniforms)), width // block, block])
+    chosen, rest = _first_above(tf.reduce_sum(blocks, axis=-1), uniforms)
+    return chosen * block + _first_above(tf.gather(blocks, chosen, batch_dims=2), rest)[0]
+
+
+def _first_above(weights, uniforms):
+    """Returns the first index at which the sum of weights exceeds its part, and what remains.
+
+    Args: weights, float32 [batch, samples, choices], at least 0; uniforms, float32 [batch,
+    samples], from 0 to below 1, the part of the total.
+
+    Returns: int32 [batch, samples], whose weight is above 0; the part of its weight, float32
+    [batch, samples], from 0 to below 1.
+    """
+    sums = tf.cumsum(weights, axis=-1)  # [batch, samples, choices]
+    part = uniforms * sums[..., -1]
+    index = tf.math.count_nonzero(sums <= part[..., tf.newaxis], axis=-1, dtype=tf.int32)
+    end = tf.gather(sums, index, batch_dims=2)
+    begin = tf.gather(tf.pad(sums, [[0, 0], [0, 0], [1, 0]]), index, batch_dims=2)
+    return index, tf.clip_by_value((part - begin) / (end - begin), 0.0, 1 - 2.0**-23)

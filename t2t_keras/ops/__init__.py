@@ -41,7 +41,7 @@ from t2t_keras.ops.products import (
     with_step_products,
 )
 from t2t_keras.ops.reshape import reshape
-from t2t_keras.ops.top_k import TOP_K_BLOCK, argmax, top_k, top_k_log_softmax
+from t2t_keras.ops.top_k import TOP_K_BLOCK, argmax, block_size, top_k, top_k_log_softmax
 from t2t_keras.ops.trace import (
     device,
     fast_forms,

@@ -4,6 +4,7 @@ TensorFlow's CPU kernels read a row element by element. The fast forms compute t
 block of a row with vector instructions, and search only blocks that can hold the largest elements.
 """
 
+import functools
 import math
 
 import tensorflow as tf
@@ -19,21 +20,21 @@ _MIN_BLOCK = 32
 def top_k(values, k):
     """Returns the k largest elements of each row and their indices; ties: the lowest index first.
 
-    They are float32 [rows, k], largest first, and int32 [rows, k], of float32 [rows, width], k ≤
-    width.
+    They are float32 [rows, k], largest first, and int32 [rows, k], of float32 [rows, width]; k, at
+    most width, is an int or an int32 [].
     """
-    width = values.shape[-1]
-    block = block_size(width, k)
-    if fast_forms() and width is None:
-        width = tf.shape(values)[-1]
-        return tf.cond(
-            (width % TOP_K_BLOCK == 0) & (width >= 4 * k * TOP_K_BLOCK),
-            lambda: _top_k_by_blocks(values, k, TOP_K_BLOCK),
-            lambda: tuple(tf.math.top_k(values, k)),
-        )
+    plain, width = functools.partial(tf.math.top_k, values, k), values.shape[-1]
+    block = TOP_K_BLOCK if width is None else block_size(width, 16 if tf.is_tensor(k) else k)
     if block is None or not fast_forms():
-        return tuple(tf.math.top_k(values, k))
-    return _top_k_by_blocks(values, k, block)
+        return tuple(plain())
+    if width is not None and not tf.is_tensor(k):
+        return _top_k_by_blocks(values, k, block)
+    width = tf.shape(values)[-1]
+    return tf.cond(
+        (width % block == 0) & (width >= 4 * k * block),
+        lambda: _top_k_by_blocks(values, k, block),
+        lambda: tuple(plain()),
+    )
 
 
 def _top_k_by_blocks(values, k, block):

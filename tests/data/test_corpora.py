@@ -178,8 +178,8 @@ def test_the_texts_of_a_tfds_dataset_have_no_target(tmp_path):
 
 @pytest.mark.parametrize("split", ["train", "train[:60%]"])
 def test_rows_of_many_files_come_in_the_order_of_tfds(tmp_path, monkeypatch, split):
-    pairs = [{"en": f"house {n}", "de": f"Haus {n}"} for n in range(1_200)]
-    monkeypatch.setattr(_Tiny, "_generate_examples", lambda self: enumerate(pairs))
+    rows = [{"en": f"house {n}", "de": f"Haus {n}", "label": 0} for n in range(1_200)]
+    monkeypatch.setattr(tiny_dataset.TinyPairs, "_generate_examples", lambda *_: enumerate(rows))
     builder = tfds.builder("tiny_pairs", data_dir=tmp_path)
     config = tfds.download.DownloadConfig(num_shards=18)  # TFDS reads 16 files side by side
     builder.download_and_prepare(download_config=config)

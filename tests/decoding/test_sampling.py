@@ -80,6 +80,32 @@ def test_frequencies_are_those_of_the_closed_form(options, expected):
     )
 
 
+@pytest.mark.parametrize("options", [{}, {"top_k": 16}])
+def test_a_large_vocabulary_is_drawn_by_blocks_from_the_same_probabilities(options):
+    """Likely ids in some blocks of 128 tokens, an id alone in its block, blocks without any."""
+    likely = [*range(0, 384, 40), 900, 1_000, 1_001, 1_002, 1_003, 1_020]
+    probabilities = np.zeros([5_120])
+    probabilities[likely] = np.random.default_rng(0).dirichlet(np.ones(len(likely)))
+    count = 4_000
+    with np.errstate(divide="ignore"):
+        step, state = scripted([np.tile(probabilities, [count, 1])])
+    result = sample(
+        step,
+        state,
+        bos_ids=[0],
+        eos_id=9,
+        max_lengths=[1],
+        seeds=[[1, 0]],
+        samples=count,
+        **options,
+    )
+    found = np.bincount(result.ids.numpy().ravel(), minlength=5_120)
+    expected = count * probabilities[likely]
+    assert found[likely].sum() == count
+    chi_squared = np.sum((found[likely] - expected) ** 2 / expected)
+    assert chi_squared < 37.7  # 15 degrees of freedom: 0.1 %
+
+
 def test_a_seed_draws_the_same_samples_again_and_samples_differ():
     toy = Toy(6, 9, sentences=4)
     once, again = draw(toy, samples=5), tf.function(lambda: draw(toy, samples=5))()

@@ -68,3 +68,15 @@ def test_a_width_known_at_run_time_gives_the_same(form):
         with form():
             _, indices = best.get_concrete_function()(tf.constant(values))
         np.testing.assert_array_equal(indices, np.argsort(-values, axis=1, kind="stable")[:, :6])
+
+
+@FORMS
+def test_a_number_known_at_run_time_gives_the_same(form):
+    values = np.random.default_rng(0).integers(0, 40, (5, 4_096)).astype("float32")
+    with form():
+        best = tf.function(lambda k: top_k(tf.constant(values), k)[1]).get_concrete_function(
+            tf.TensorSpec([], tf.int32)
+        )
+    for k in (1, 10, 16, 4_096):  # the last one not in blocks
+        indices = best(tf.constant(k))
+        np.testing.assert_array_equal(indices, np.argsort(-values, axis=1, kind="stable")[:, :k])
