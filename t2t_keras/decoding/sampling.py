@@ -20,6 +20,9 @@ from t2t_keras.decoding.hypotheses import (
 from t2t_keras.settings import SamplingSettings
 from t2t_keras.types import Array
 
+_FEW = 128
+"""A nucleus is looked for among so many tokens before the whole vocabulary is sorted."""
+
 
 class _SamplingState(NamedTuple):
     """State of the loop."""
@@ -168,16 +171,38 @@ def _draw(logits, uniforms, temperature, top_k, top_p):
 
     def draw_likely():
         most = tf.reduce_max(tf.where(is_restricted, top_k, 1))
-        found = ops.top_k(tf.reshape(logits, [batch * samples, logits.shape[2] or vocab]), most)
-        # [batch, samples, most], most likely first
-        likely, ids = (tf.reshape(x, [batch, samples, most]) for x in found)
-        is_among = tf.range(most) < top_k[:, tf.newaxis]  # [batch, most]
-        likely = tf.where(is_among[:, tf.newaxis], likely / temperature, NEG_INF)
-        probabilities = tf.nn.softmax(likely)
-        before = tf.cumsum(probabilities, axis=2, exclusive=True)
-        probabilities = tf.where(before < top_p[:, tf.newaxis, tf.newaxis], probabilities, 0.0)
-        index = _draw_index(probabilities, uniforms)
-        found = tf.gather(ids, index, batch_dims=2)  # [batch, samples]
+        few = tf.minimum(most, _FEW)
+        normalizer = tf.cond(
+            tf.reduce_any(is_restricted & (top_k == vocab)),
+            lambda: tf.reduce_logsumexp(logits / temperature, axis=2, keepdims=True),
+            lambda: tf.zeros([batch, samples, 1]),
+        )
+
+        def candidates(count):
+            """Returns the ids of the `count` most likely tokens and their probabilities."""
+            found = ops.top_k(
+                tf.reshape(logits, [batch * samples, logits.shape[2] or vocab]), count
+            )
+            likely, ids = (tf.reshape(x, [batch, samples, count]) for x in found)
+            is_among = tf.range(count) < top_k[:, tf.newaxis]  # [batch, count]
+            likely = tf.where(is_among[:, tf.newaxis], likely / temperature, NEG_INF)
+            of_all = (top_k == vocab)[:, tf.newaxis, tf.newaxis]
+            return ids, tf.where(of_all, tf.exp(likely - normalizer), tf.nn.softmax(likely))
+
+        def draw_among(ids, probabilities):
+            before = tf.cumsum(probabilities, axis=2, exclusive=True)
+            is_nucleus = before < top_p[:, tf.newaxis, tf.newaxis]
+            index = _draw_index(tf.where(is_nucleus, probabilities, 0.0), uniforms)
+            return tf.gather(ids, index, batch_dims=2)  # [batch, samples]
+
+        ids, probabilities = candidates(few)
+        total = tf.reduce_min(tf.reduce_sum(probabilities, axis=2), axis=1)  # [batch]
+        is_enough = (top_k <= few) | ((top_k == vocab) & (total >= top_p))
+        found = tf.cond(
+            tf.reduce_all(is_enough | ~is_restricted),
+            lambda: draw_among(ids, probabilities),
+            lambda: draw_among(*candidates(most)),
+        )
         return tf.where(is_restricted[:, tf.newaxis], found, drawn)
 
     return tf.cond(tf.reduce_any(is_restricted), draw_likely, lambda: drawn)

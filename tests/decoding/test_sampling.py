@@ -80,7 +80,7 @@ def test_frequencies_are_those_of_the_closed_form(options, expected):
     )
 
 
-@pytest.mark.parametrize("options", [{}, {"top_k": 16}])
+@pytest.mark.parametrize("options", [{}, {"top_k": 16}, {"top_p": 1 - 1e-6}])
 def test_a_large_vocabulary_is_drawn_by_blocks_from_the_same_probabilities(options):
     """Likely ids in some blocks of 128 tokens, an id alone in its block, blocks without any."""
     likely = [*range(0, 384, 40), 900, 1_000, 1_001, 1_002, 1_003, 1_020]
@@ -104,6 +104,30 @@ def test_a_large_vocabulary_is_drawn_by_blocks_from_the_same_probabilities(optio
     assert found[likely].sum() == count
     chi_squared = np.sum((found[likely] - expected) ** 2 / expected)
     assert chi_squared < 37.7  # 15 degrees of freedom: 0.1 %
+
+
+@pytest.mark.parametrize("options", [{"top_p": 0.5}, {"top_p": 0.1}, {"top_k": 300, "top_p": 0.9}])
+def test_a_nucleus_is_whole_whether_it_is_small_or_not(options):
+    """Of 1,000 tokens 0.5 needs more than 128, 0.1 less, and 300 tokens are more as well."""
+    probabilities = np.exp(-np.arange(1_000) / 400)
+    probabilities /= probabilities.sum()
+    step, state = scripted([np.tile(probabilities, [30_000, 1])])
+    result = sample(
+        step,
+        state,
+        bos_ids=[0],
+        eos_id=1_001,
+        max_lengths=[1],
+        seeds=[[1, 0]],
+        samples=30_000,
+        **options,
+    )
+    top = probabilities[: options.get("top_k", 1_000)]
+    size = 1 + np.searchsorted(np.cumsum(top / top.sum()), options["top_p"])
+    counts = np.bincount(result.ids.numpy().ravel(), minlength=1_000)
+    assert counts[:size].all() and not counts[size:].any()
+    expected = 30_000 * top[:size] / top[:size].sum()
+    assert np.sum((counts[:size] - expected) ** 2 / expected) < size + 4 * np.sqrt(2 * size)
 
 
 def test_a_seed_draws_the_same_samples_again_and_samples_differ():
