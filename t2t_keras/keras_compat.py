@@ -28,7 +28,8 @@ class SavedSignature:
     """Makes `tf.saved_model.save` write the signature `serving_default` of a model or predictor.
 
     It returns the outputs of `saved_call` for the inputs `saved_inputs`. Keras derives it from the
-    shapes with which it builds a model; one that makes its weights in its constructor has none.
+    shapes with which it builds a model; one that makes its weights in its constructor has none, and
+    a SavedModel without a signature cannot be served.
     Test: tests/models/test_keras_compat.py::test_a_model_that_tensorflow_saves_has_a_signature.
     """
 
@@ -136,6 +137,7 @@ def multi_worker_strategy():
 def update_loss_tracker(model, loss, tokens):
     """Adds a replica's sum over tokens, and their weight, to the "loss" that `fit` reports.
 
+    `train_step` of Keras updates its private `Model._loss_tracker` in the same way.
     Test: tests/models/test_micro_batches.py::test_the_reported_loss_is_the_mean_over_all_tokens.
     """
     model._loss_tracker.update_state(tf.math.divide_no_nan(loss, tokens), sample_weight=tokens)
@@ -144,6 +146,7 @@ def update_loss_tracker(model, loss, tokens):
 def call(model, inputs, training):
     """Calls a model whose `call` may or may not have a `training` argument, as Keras does.
 
+    Only the private `_call_has_training_arg`, which `train_step` of Keras reads, tells which.
     Test: tests/models/test_train_step.py::test_with_parts_of_the_users_own_a_step_is_that_of_keras.
     """
     return model(inputs, training=training) if model._call_has_training_arg else model(inputs)
@@ -152,6 +155,7 @@ def call(model, inputs, training):
 def compute_loss(model, inputs, labels, predictions, sample_weight, training=True):
     """Returns `Model.compute_loss`, which a subclass may define without `training`.
 
+    Keras handles both forms in the private `Model._compute_loss` alone.
     Test: tests/models/test_train_step.py::test_with_parts_of_the_users_own_a_step_is_that_of_keras.
     """
     return model._compute_loss(inputs, labels, predictions, sample_weight, training=training)
@@ -160,7 +164,8 @@ def compute_loss(model, inputs, labels, predictions, sample_weight, training=Tru
 def compiled_loss(model, labels, predictions):
     """Returns the `keras.losses.Loss` of a compiled model, and its weight or None.
 
-    Keras makes it from a function or a string. For several losses, or none, both are None.
+    Keras makes it from a function or a string, and keeps it privately. For several losses, or none,
+    both are None.
     Test: tests/models/test_micro_batches.py::test_a_loss_whose_parts_do_not_add_up_is_refused.
     """
     compiled = model._compile_loss
@@ -177,6 +182,7 @@ def loss_sum(loss, labels, predictions, weights, parts):
 
     The divisor is None without a reduction, for a loss of one number and, with several `parts`, for
     a fixed number of elements. Weights [batch] belong to rows; Keras takes them as the last axis's.
+    `Loss.__call__` of Keras 3.15 divides immediately, so the sums of parts would be lost.
     Test: tests/models/test_micro_batches.py::test_a_keras_loss_is_put_together_of_its_parts.
     """
     masks = [backend.get_keras_mask(predictions)]
@@ -205,7 +211,8 @@ def loss_sum(loss, labels, predictions, weights, parts):
 def wrapped_function(thing):
     """Returns the function of a loss or metric of Keras and its arguments; (None, {}) without one.
 
-    A subclass with a `call` or `update_state` of its own counts as without.
+    `LossFunctionWrapper` and `MeanMetricWrapper` keep both privately. A subclass with a `call` or
+    `update_state` of its own counts as without.
     Test: tests/models/test_train_step.py::test_losses_and_metrics_of_probabilities_are_refused.
     """
     for wrapper, method, name in (

@@ -55,7 +55,7 @@ class TFDSCorpus:
         self._open(name, {"source": source_language, "target": target_language}, data_dir)
 
     def _open(self, name, features, data_dir):
-        """Opens a dataset whose texts are in features, {"source" and "target": name}."""
+        """Opens a dataset whose texts are in features, {"source": name} or with "target" too."""
         import tensorflow_datasets as tfds  # noqa: PLC0415 (slow to import)
 
         self.name, self._features = name, features
@@ -80,7 +80,9 @@ class TFDSCorpus:
         return split.partition("[")[0] in self._builder.info.splits
 
     def examples(self, split: str) -> tf.data.Dataset:
-        """Returns the pairs of a split; downloads and prepares the dataset if necessary.
+        """Returns the pairs of a split, always in the same order.
+
+        It downloads and prepares the dataset if necessary.
 
         Args:
             split: one of the dataset's splits, or a slice of one, such as `train[:90%]`.
@@ -94,7 +96,7 @@ class TFDSCorpus:
             raise MissingTextError(f"{self.name} has no split {split!r}; it has {quoted(splits)}")
         files = self._text_files(split)
         if files:
-            rows = _read_rows(files, self._features)
+            rows = _read_rows(files, self._features, self._builder.info.disable_shuffling)
             count = self._builder.info.splits[split].num_examples
             return deterministic(rows.apply(tf.data.experimental.assert_cardinality(count)))
         rows = self._builder.as_dataset(split=split, shuffle_files=False)
@@ -136,13 +138,14 @@ def _sides(row, features):
     }
 
 
-def _read_rows(files, features):
+def _read_rows(files, features, in_order):
     """Returns what TFDS reads from its TFRecord files, in TFDS's order, ten times as fast.
 
-    TFDS decodes row by row, this function a thousand rows at once.
+    TFDS decodes row by row, this function a thousand rows at once. It reads the files of a dataset
+    that is in order (`disable_shuffling`) one after another, those of others 16 side by side.
     """
     records = tf.data.Dataset.from_tensor_slices(files).interleave(
-        tf.data.TFRecordDataset, cycle_length=16, block_length=16
+        tf.data.TFRecordDataset, cycle_length=1 if in_order else 16, block_length=16
     )
     spec = {feature: tf.io.FixedLenFeature([], tf.string) for feature in features.values()}
     batches = records.batch(_PAIRS_PER_STEP)

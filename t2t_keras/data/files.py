@@ -177,10 +177,12 @@ def split_file(folder, split, ending="", advice=""):
     found = split_names(folder, split, ending)
     if len(found) == 1:
         return os.path.join(folder, found[0])
-    form = f"{split}.….{ending}" if ending else f"{split}.…"
+    form = f"{split}.…"
+    if ending:
+        form = f"{split}.{ending} or {split}.{ending}.gz, or {split}.….{ending},"
     every, advice = quoted(visible_names(folder)), advice if found else ""
     raise (InputError if found else MissingTextError)(
-        f"split {split!r} needs one file named {form} or {form}.gz in {folder}; found: "
+        f"split {split!r} needs one file named {form} in {folder}; found: "
         f"{quoted(found, 'none')}. The folder contains {every}{advice}"
     )
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.data.ragged import prepend_to_texts
 from t2t_keras.errors import InputError
+from t2t_keras.types import Encoder
 
 _ROLES = ("source", "target", "")
 _CODE = re.compile(r"[\w.@-]+")
@@ -97,8 +98,11 @@ class LanguageTemplate:
                 "each."
             )
 
-    def id_of(self, name, code):
-        """Returns the id of a language's token; raises InputError if there is none."""
+    def id_of(self, name: str, code: str) -> int:
+        """Returns the id of a language's token; raises InputError if there is none.
+
+        Args: name, for the message, the argument's: `source_language` or `target_language`.
+        """
         if code not in self.ids:
             raise InputError(f"{name} is {code!r}: {advised_codes(code, self.codes)}.")
         return self.ids[code]
@@ -187,9 +191,14 @@ def advised_codes(code, codes):
 
 
 class DirectionEncoder:
-    """A tokenizer for one direction: it adds a language's token before each text with tokens."""
+    """A tokenizer for one direction: it adds a language's token before each text with tokens.
 
-    def __init__(self, tokenizer, first_id):
+    Args:
+        tokenizer: `Tokenizer`, or another object with `encode`, `eos_id` and `fingerprint`.
+        first_id: the id of the language's token.
+    """
+
+    def __init__(self, tokenizer: Encoder, first_id: int):
         self.eos_id = tokenizer.eos_id
         self.adds_eos = getattr(tokenizer, "adds_eos", True)
         self._tokenizer, self._first_id = tokenizer, first_id

@@ -9,6 +9,7 @@ the first shards are read, each of which is an even sample of the split.
 """
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,10 @@ _CHUNK = 1 << 22  # pairs of tokens that are counted together, but for a longer 
 _NOTHING = 0  # the source of target tokens that come from no token; the id of padding
 
 
-def learn_lexical_table(shards, source_vocab, target_vocab, k):
-    """Returns the most probable targets of each source id, and all targets by their frequency.
+def learn_lexical_table(
+    shards: Any, source_vocab: int, target_vocab: int, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the k most probable targets of each source id, and all targets by their frequency.
 
     They are int32 [source_vocab, k], the most probable first, then 0; and int32 [target_vocab], the
     most frequent ids first. `shards` are `Shards` of a split, or an object with `paths` and `read`.

@@ -45,7 +45,10 @@ def without_marks(text):
 
 
 class MarkedTokenizer:
-    """A tokenizer of texts with marks: of a `Tokenizer` with tokens of bytes, or its like."""
+    """A tokenizer of texts with marks: of a `Tokenizer` with tokens of bytes, or its like.
+
+    `placeholder_ids` are the ids of the tokens of the placeholders.
+    """
 
     adds_eos = True
     pad_id, eos_id, unk_id, bos_id = PAD_ID, EOS_ID, UNK_ID, BOS_ID
@@ -175,7 +178,13 @@ def _texts(examples):
             yield [text.decode("utf-8", "surrogateescape") for text in pair]
 
 
-def mark_pair(source, target, counterparts, placeholders, rng):
+def mark_pair(
+    source: str,
+    target: str,
+    counterparts: dict[str, str],
+    placeholders: int,
+    rng: random.Random,
+) -> tuple[str, str]:
     """Puts the same marks, at most `placeholders`, into a source and its target.
 
     `counterparts` are words that differ, {word of a source: word of its target}. Each mark is there

@@ -388,15 +388,17 @@ class _ResumableWriter:
             return None
         try:
             journal = read_json(self._journal)
-            if journal["settings"] == self._settings and all(
-                crc32_of(os.path.join(self._folder, name), size) == journal["crc32"][name]
-                for name, size in journal["sizes"].items()
-            ):
-                texts = functools.reduce(_chain, _digests(examples, journal["blocks"]), "")
-                if texts == journal["texts"]:
-                    return journal
+            fits = journal["settings"] == self._settings and all(
+                crc32_of(os.path.join(self._folder, name), journal["sizes"][name])
+                == journal["crc32"][name]
+                for name in self._files
+            )
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            pass  # damaged, or of another version
+            fits = False  # damaged, or of another version
+        if fits:
+            texts = functools.reduce(_chain, _digests(examples, journal["blocks"]), "")
+            if texts == journal["texts"]:
+                return journal
         logging.warning(
             "%s: texts, settings or files have changed since, or are damaged: starting over",
             self._folder,

@@ -296,6 +296,7 @@ class TreeAugmentation:
     are learned wherever an unknown word may occur.
 
     Args:
+        tokenizer: `TreeTokenizer`.
         exchange: fraction of constituents that are exchanged in a copy.
         word_dropout_alpha: α; a word with n occurrences is replaced by its class with probability
             α / (α + n) (Kiperwasser and Goldberg 2016).
@@ -304,7 +305,13 @@ class TreeAugmentation:
         InputError: if exchange is outside [0, 1] or word_dropout_alpha is negative.
     """
 
-    def __init__(self, trees, tokenizer, exchange=0.1, word_dropout_alpha=0.8):
+    def __init__(
+        self,
+        trees: list[Tree],
+        tokenizer: Any,
+        exchange: float = 0.1,
+        word_dropout_alpha: float = 0.8,
+    ):
         if not 0 <= exchange <= 1:
             raise InputError(f"exchange is {exchange}: give a fraction from 0 to 1.")
         if word_dropout_alpha < 0:
@@ -312,8 +319,9 @@ class TreeAugmentation:
         self.trees, self._exchange = as_trees(trees), exchange
         self._pools = collections.defaultdict(list)
         for tree in self.trees:
+            # Each twice, at its parent's begin and end: a seed's copies depend on that.
             for event, parent in tree.walk():
-                for child in parent.children if event == OPEN else ():
+                for child in () if event == WORD else parent.children:
                     if not child.is_word:
                         self._pools[parent.label, child.label].append(child)
         counts = collections.Counter(word for tree in self.trees for word in tree.words())

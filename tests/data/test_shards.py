@@ -202,6 +202,16 @@ def test_a_damaged_unfinished_file_is_begun_anew(corpus, pairs, tokenizer, tmp_p
     assert read_pairs(tmp_path) == encoded(tokenizer, pairs[:105])
 
 
+def test_a_journal_that_lacks_a_file_is_not_used(corpus, pairs, tokenizer, tmp_path):
+    kill_after(4, corpus, tokenizer, tmp_path, shards=1)
+    path = tmp_path / ".train.unfinished" / "journal.json"
+    journal = json.loads(path.read_text())
+    del journal["sizes"]["00000-of-00001.target"]
+    path.write_text(json.dumps(journal))
+    write_shards(corpus, "train", tokenizer, str(tmp_path), shards=1)
+    assert read_pairs(tmp_path) == encoded(tokenizer, pairs[:105])
+
+
 # Filters ------------------------------------------------------------------------------------------
 
 BAD, EMPTY, LONG, UNEVEN = (reason + 1 for reason in range(4))

@@ -124,6 +124,14 @@ def test_copies_exchange_constituents_of_like_place(corpus, tokenizer):
     )
 
 
+def test_copies_of_a_seed_stay_the_same(tokenizer):
+    """They make the shards of old runs, so they are as those of version 0.2."""
+    trees = list(parse_trees(["(S (NP (NN a)) (NP (NN b)) (NP (NN c)) (NP (NN d)))"]))
+    augmentation = TreeAugmentation(trees, tokenizer, exchange=1.0, word_dropout_alpha=0.0)
+    words = [[" ".join(words) for _, words in augmentation.copies(seed)] for seed in ("0 0", 7)]
+    assert words == [["c b a a"], ["c a b a"]]
+
+
 def test_rare_words_become_unknown_now_and_then(corpus, tokenizer):
     augmentation = TreeAugmentation(
         corpus.trees("train"), tokenizer, exchange=0.0, word_dropout_alpha=1.0

@@ -3,6 +3,7 @@
 import tensorflow_datasets as tfds
 
 PAIRS = [("a house", "ein Haus"), ("a street", "eine Straße")]
+IN_ORDER = False  # whether TFDS keeps the order of the examples
 
 
 class TinyPairs(tfds.core.GeneratorBasedBuilder):
@@ -13,7 +14,7 @@ class TinyPairs(tfds.core.GeneratorBasedBuilder):
     def _info(self):
         text, label = tfds.features.Text(), tfds.features.ClassLabel(names=["neg", "pos"])
         features = tfds.features.FeaturesDict({"en": text, "de": text, "label": label})
-        return tfds.core.DatasetInfo(builder=self, features=features)
+        return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=IN_ORDER)
 
     def _split_generators(self, _):
         return {"train": self._generate_examples(0), "unsupervised": self._generate_examples(-1)}
