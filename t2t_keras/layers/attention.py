@@ -25,6 +25,7 @@ from t2t_keras.layers.basic import (
     MaskedLayer,
     SeparateProjections,
     SequenceLayer,
+    are_fields,
     deserialize,
 )
 from t2t_keras.layers.positions import (
@@ -70,9 +71,8 @@ class Sequences(NamedTuple):
         Raises:
             InputError: for another type, or for rows of another shape than x.
         """
-        # A loaded functional model has made a list of them.
         is_list = isinstance(mask, (tuple, list)) and not isinstance(mask, View)
-        if is_list and len(mask) == 3 and all(f is None or hasattr(f, "shape") for f in mask):
+        if isinstance(mask, cls) or (is_list and are_fields(mask)):
             mask, segments, positions = mask
         elif mask is None or is_list or hasattr(mask, "shape"):
             segments = positions = None

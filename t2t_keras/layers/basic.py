@@ -212,7 +212,8 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
 class MaskedLayer(SequenceLayer):
     """A layer whose `call` takes one mask of each side: a Keras mask, `Sequences` or a `View`.
 
-    Earlier names, and a None by position before a mask by its name, still work.
+    A call also takes the earlier names, and by position the earlier order: `Sequences` of each
+    side, then a mask of each side. `call` itself, to which a subclass delegates, takes neither.
     """
 
     masks = {"mask": "sequences"}  # noqa: RUF012  {name: earlier name, of older code and files}
@@ -221,19 +222,36 @@ class MaskedLayer(SequenceLayer):
         names = list(inspect.signature(self.call).parameters)
         if any(x not in names or old in names for x, old in self.masks.items()):  # of a subclass
             return super().__call__(*args, **kwargs)
-        first = names.index(next(iter(self.masks)))
+        first, count = names.index(next(iter(self.masks))), len(self.masks)
         args, given = args[:first], args[first:]
-        if len(given) > len(self.masks):
-            raise TypeError(f"{len(given)} masks are given by position: give {', '.join(names)}.")
-        by_position = dict(zip(self.masks, given, strict=False))
-        for name, earlier in self.masks.items():
-            forms = by_position.get(name), kwargs.pop(earlier, None), kwargs.pop(name, None)
+        if len(given) > count and len(given) != 2 * count:
+            raise TypeError(
+                f"{len(given)} arguments follow {' and '.join(names[:first])}: give "
+                f"{' and '.join(self.masks)}, and all others by their names."
+            )
+        for i, (name, earlier) in enumerate(self.masks.items()):
+            forms = *given[i::count], kwargs.pop(earlier, None), kwargs.pop(name, None)
             value = next((form for form in forms if form is not None), None)
-            if name == "mask" and isinstance(value, tuple):  # no mask that Keras could hand on
-                args = (*args, value)
+            if name == "mask" and (hasattr(value, "_fields") or are_fields(value)):
+                # By its name Keras would hand it on as the mask of the output.
+                inputs = [kwargs.pop(n) for n in names[len(args) : first] if n in kwargs]
+                args = (*args, *inputs, value)
             elif value is not None:
                 kwargs[name] = value
         return super().__call__(*args, **kwargs)
+
+
+def are_fields(mask):
+    """Whether a mask is the fields of `Sequences`: a loaded functional model has made them a list.
+
+    Three tensors [length] are the mask of three rows.
+    """
+    if not isinstance(mask, (tuple, list)) or len(mask) != 3:
+        return False
+    if not all(field is None or hasattr(field, "shape") for field in mask):
+        return False
+    ranks = [tf.TensorShape(field.shape).rank for field in mask[:2] if field is not None]
+    return all(rank in (None, 2) for rank in ranks)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

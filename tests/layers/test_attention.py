@@ -215,12 +215,22 @@ def test_a_side_has_one_mask_in_any_form(layer, rows):
         layer(x, *memory, *map(list, map(Sequences, masks))),  # as a functional model loads them
         layer(x, *memory, **dict(zip(names, masks, strict=True))),
         layer(x, *memory, *nothing, **dict(zip(names, masks, strict=True))),
+        layer(x, *memory, *nothing, *masks),  # the order of version 0.2
+        layer(x, *memory, *map(Sequences, masks), *nothing),
+        layer(x, *memory, *[tuple(map(tuple, mask)) for mask in masks]),
+        layer(x, *memory, *[list(map(tf.constant, mask)) for mask in masks]),
+        layer(
+            **dict(zip(["x", "memory"], [x, *memory], strict=False)),
+            **dict(zip(earlier, map(Sequences, masks), strict=True)),
+        ),
         layer(x, *memory, **dict(zip(earlier, map(Sequences, masks), strict=True))),
     ):
         np.testing.assert_array_equal(found, expected)
     for other in ("real", {"mask": mask}, 3):
         with pytest.raises(InputError, match=r"mask of .* is a .*: give bool .*Sequences"):
             layer(x, *memory, **{names[-1]: other})
+    with pytest.raises(TypeError, match=f"arguments follow x.*: give {' and '.join(names)}, and"):
+        layer(x, *memory, *nothing, *masks, True)
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,29 @@ def test_functional_models_of_the_layers_train_and_come_back(tmp_path):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_model_with_sequences_hands_on_the_same_masks_when_it_comes_back(tmp_path, by_name):
+    ids, segments = (keras.Input([5], dtype="int32") for _ in range(2))
+    bare = keras.Input([3, 8])
+    x, rows = layers.SharedEmbedding(9, 8)(ids), layers.Sequences(segments=segments)
+    attend = layers.MultiHeadSelfAttention(2, 4)
+    y = attend(x=x, sequences=rows) if by_name else attend(x, rows)
+    unmasked = layers.MultiHeadSelfAttention(2, 4)(bare, layers.Sequences(mask=segments[:, :3]))
+    outputs = layers.MultiHeadCrossAttention(2, 4)(bare, y), layers.MeanPooling()(unmasked)
+    model = keras.Model([ids, segments, bare], [*outputs, y])
+    model.save(tmp_path / "model.keras")
+    inputs = [
+        tf.constant([[3, 4, 5, 0, 0], [3, 4, 5, 6, 0]]),
+        tf.constant([[1, 1, 1, 2, 2], [1, 2, 2, 2, 0]]),
+        tf.constant(np.random.default_rng(0).normal(size=(2, 3, 8)), tf.float32),
+    ]
+    for again in (model, keras.saving.load_model(tmp_path / "model.keras")):
+        found = again(inputs)
+        for a, b in zip(found, model(inputs), strict=True):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(found[2]._keras_mask, inputs[0] != 0)
+
+
 def test_ids_may_be_of_any_integer_type_and_mistakes_are_named():
     layer, ids = layers.SharedEmbedding(9, 8), np.array([[3, 8, 0]])
     for dtype in ("uint8", "int16", "int64", "uint32"):
