@@ -97,7 +97,7 @@ def sample(
     def advance(old):
         # 1. The model reads the newest tokens and predicts the next ones.
         logits, model_state = step(old.newest_ids, old.model_state)
-        logits = tf.cast(logits, tf.float32)  # [batch, samples, vocab]
+        logits = tf.ensure_shape(tf.cast(logits, tf.float32), [None, None, None])
         # 2. The next tokens are drawn, where the prefix leaves a choice.
         allowed = logits if banned is None else tf.where(banned, NEG_INF, logits)
         drawn = _draw(allowed, uniforms[:, old.num_steps], temperature, top_k, top_p)
@@ -211,9 +211,10 @@ def _draw(logits, uniforms, temperature, top_k, top_p):
 def _draw_index(probabilities, uniforms):
     """Returns the first index at which the sum of probabilities exceeds a part of their total."""
     block = ops.block_size(probabilities.shape[-1], 1)
-    if block is None or not ops.fast_forms():
+    if block is None:
         return _first_above(probabilities, uniforms)[0]
-    # TensorFlow adds up a row element by element: the fast form adds up blocks, then one block.
+    # TensorFlow adds up a row element by element. The sums of blocks and of one block are faster,
+    # but rounded otherwise: a plain form would draw other tokens.
     width = probabilities.shape[-1]
     blocks = tf.reshape(probabilities, [*tf.unstack(tf.shape(uniforms)), width // block, block])
     chosen, rest = _first_above(tf.reduce_sum(blocks, axis=-1), uniforms)

@@ -462,7 +462,8 @@ class EvaluationCallback(StepCallback):
 def evaluate_on(dataset: tf.data.Dataset) -> Callable:
     """Returns a function for `EvaluationCallback`: loss and metrics on batches as `fit` takes."""
 
-    def evaluate(model, _step):
+    def evaluate(model, step):
+        del step
         results = model.evaluate(dataset, return_dict=True, verbose=0)
         return {f"validation_{name}": value for name, value in results.items()}
 
@@ -483,7 +484,7 @@ _BEST_OF = {"max": max, "min": min}
 _VALUE = operator.itemgetter(1)  # of (step, value)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class PlateauMonitor:
     """Warns if evaluations have not improved for a while; there is no early stopping.
 

@@ -44,14 +44,18 @@ class DamagedCheckpointError(InputError):
 # Names -------------------------------------------------------------------------------------------
 
 
-def _path(kind, directory, step=0):
+def _path(kind, directory, step):
     return pathlib.Path(directory) / f"{kind}_{step:08d}"
 
 
-initial_path, step_path, average_path, ema_path = (
-    functools.partial(_path, kind) for kind in _KINDS
-)
-"""Functions of the folder of checkpoints and the step, which `initial_path` lacks, to a path."""
+initial_path = functools.partial(_path, "initial", step=0)
+"""Function of the folder of checkpoints to the path of the weights with which a training begins."""
+step_path = functools.partial(_path, "step")
+"""Function of the folder and a training step to the path of its checkpoint."""
+average_path = functools.partial(_path, "average")
+"""Function of the folder and a step to the path of the average of the checkpoints up to it."""
+ema_path = functools.partial(_path, "ema")
+"""Function of the folder and a step to the path of the moving average of weights up to it."""
 
 
 def step_of(path):

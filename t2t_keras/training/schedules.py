@@ -37,8 +37,8 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     def __init__(self, model_dim: int, warmup_steps: int = 4000, scale: float = 1.0):
         super().__init__()
         self.model_dim, self.warmup_steps, self.scale = model_dim, warmup_steps, scale
-        for name, value in self.get_config().items():
-            require_positive(f"The learning rate's {name}", value)
+        for name in ("model_dim", "warmup_steps", "scale"):
+            require_positive(f"The learning rate's {name}", getattr(self, name))
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         step = tf.cast(step, tf.float32) + 1.0

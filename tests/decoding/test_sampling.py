@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.decoding import beam_search, sample
 from tests.decoding.toy import END, START, Toy, assert_hypotheses, narrow_search, scripted
 
@@ -20,6 +21,12 @@ def draw(toy, **options):
         seeds=SEEDS,
         **options,
     )
+
+
+def draw_once(step, state, samples, **options):
+    """Draws one token of one sentence, which no token ends."""
+    options |= {"bos_ids": [0], "eos_id": 10_000, "max_lengths": [1], "seeds": [[1, 0]]}
+    return sample(step, state, samples=samples, **options)
 
 
 @pytest.mark.parametrize("free_prefix", [0, 1])
@@ -61,16 +68,7 @@ def test_sampling_without_freedom_is_a_search_with_a_beam_of_one(options):
 def test_frequencies_are_those_of_the_closed_form(options, expected):
     count = 20_000
     step, state = scripted([np.tile(PROBABILITIES, [count, 1])])
-    result = sample(
-        step,
-        state,
-        bos_ids=[0],
-        eos_id=9,
-        max_lengths=[1],
-        seeds=[[1, 0]],
-        samples=count,
-        **options,
-    )
+    result = draw_once(step, state, count, **options)
     found = np.bincount(result.ids.numpy().ravel(), minlength=4) / count
     expected = expected / expected.sum()
     np.testing.assert_allclose(found, expected, atol=4 * np.sqrt(0.25 / count))
@@ -89,21 +87,20 @@ def test_a_large_vocabulary_is_drawn_by_blocks_from_the_same_probabilities(optio
     count = 4_000
     with np.errstate(divide="ignore"):
         step, state = scripted([np.tile(probabilities, [count, 1])])
-    result = sample(
-        step,
-        state,
-        bos_ids=[0],
-        eos_id=9,
-        max_lengths=[1],
-        seeds=[[1, 0]],
-        samples=count,
-        **options,
-    )
+    result = draw_once(step, state, count, **options)
     found = np.bincount(result.ids.numpy().ravel(), minlength=5_120)
     expected = count * probabilities[likely]
     assert found[likely].sum() == count
     chi_squared = np.sum((found[likely] - expected) ** 2 / expected)
     assert chi_squared < 37.7  # 15 degrees of freedom: 0.1 %
+
+
+def test_plain_forms_draw_the_same_tokens_from_a_large_vocabulary():
+    probabilities = np.random.default_rng(0).dirichlet(np.ones(5_120))
+    step, state = scripted([np.tile(probabilities, [4_000, 1])])
+    found = draw_once(step, state, 4_000)
+    with ops.plain():
+        np.testing.assert_array_equal(draw_once(step, state, 4_000).ids, found.ids)
 
 
 @pytest.mark.parametrize("options", [{"top_p": 0.5}, {"top_p": 0.1}, {"top_k": 300, "top_p": 0.9}])
@@ -112,16 +109,7 @@ def test_a_nucleus_is_whole_whether_it_is_small_or_not(options):
     probabilities = np.exp(-np.arange(1_000) / 400)
     probabilities /= probabilities.sum()
     step, state = scripted([np.tile(probabilities, [30_000, 1])])
-    result = sample(
-        step,
-        state,
-        bos_ids=[0],
-        eos_id=1_001,
-        max_lengths=[1],
-        seeds=[[1, 0]],
-        samples=30_000,
-        **options,
-    )
+    result = draw_once(step, state, 30_000, **options)
     top = probabilities[: options.get("top_k", 1_000)]
     size = 1 + np.searchsorted(np.cumsum(top / top.sum()), options["top_p"])
     counts = np.bincount(result.ids.numpy().ravel(), minlength=1_000)
@@ -136,6 +124,17 @@ def test_a_seed_draws_the_same_samples_again_and_samples_differ():
     np.testing.assert_array_equal(once.ids, again.ids)
     assert len({tuple(ids) for ids in once.ids[0].numpy()}) > 1
     np.testing.assert_array_equal(once.lengths[3], np.zeros(5))
+
+
+def test_logits_of_unknown_rank_are_drawn_from():
+    step, state = scripted([np.tile(PROBABILITIES, [5, 1])])
+
+    def unknown(ids, state):
+        logits, state = step(ids, state)
+        return tf.numpy_function(np.copy, [logits], tf.float32), state
+
+    found = tf.function(lambda: draw_once(unknown, state, 5))()
+    np.testing.assert_array_equal(found.ids, draw_once(step, state, 5).ids)
 
 
 def test_samples_of_a_sentence_do_not_depend_on_its_batch():

@@ -30,6 +30,14 @@ def test_senseless_schedules_are_refused(wrong):
         InverseSquareRoot(**({"model_dim": 512} | wrong))
 
 
+def test_a_subclass_may_have_a_config_of_its_own():
+    class Named(InverseSquareRoot):
+        def get_config(self):
+            return super().get_config() | {"label": self.label}
+
+    assert Named(512).model_dim == 512
+
+
 def test_the_last_steps_decay_linearly_to_zero():
     paper = InverseSquareRoot(512, warmup_steps=10, scale=2.0)
     schedule = LinearDecayToZero(paper, steps=100, decay_steps=20)
