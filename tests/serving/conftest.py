@@ -29,10 +29,7 @@ def live():
 
 @pytest.fixture(scope="session")
 def exported(made_once):
-    """A folder with all signatures of the translator but `terms`, for a GPU.
-
-    An export for a CPU has two searches, and takes twice as long to make, to load and to run.
-    """
+    """A folder with all signatures of the translator but `terms`, for a GPU: no packed copies."""
 
     def export(folder):
         names = [*SIGNATURES, "n_best_tokens", "sample"]
