@@ -73,6 +73,7 @@ class DirectedCorpora:
 
         It yields about as many pairs as the corpora contain. If a direction is sampled n times as
         often as its size, each of its pairs comes n times, or, for n below 1, one in 1 / n pairs.
+        `temperature` is that of `sampling_probabilities`.
         """
         pairs = {name: corpus.examples(split) for name, corpus in self.corpora.items()}
         sizes = [int(examples.cardinality()) for examples in pairs.values()]

@@ -46,6 +46,9 @@ class Workdir:
 
     Its attributes are its folders: `vocabulary` of the tokenizer, `tokens` of shards, one folder
     for each split, and `checkpoints` of weights: of a pretrained model, of training, and averages.
+
+    Raises:
+        InputError: if the path is not valid UTF-8.
     """
 
     def __init__(self, path):
@@ -78,7 +81,9 @@ class Workdir:
             yield
 
     def save_config(self, config):
-        """Writes the config of a run, under the `lock`, if it can resume the run in the folder.
+        """Writes the config of a run, if it can resume the run in the folder.
+
+        The caller holds the `lock`.
 
         Raises:
             InputError: if that has another model, other data or another optimizer.

@@ -68,7 +68,7 @@ def load_pretrained(
 def write_pretrained(translator: Translator, folder: StrPath) -> None:
     """Writes a pretrained model as the workdir of a training that has not begun, without a config.
 
-    `t2t_keras.load` reads the folder, which is made.
+    `translator` is of a `Transformer`. `t2t_keras.load` reads the folder, which is made.
     """
     write_description(folder, translator)
     translator.tokenizer.save(os.path.join(folder, VOCABULARY_FOLDER))

@@ -425,7 +425,7 @@ class Request(NamedTuple):
 def sample_requests(predictor, signatures, lines=None):
     """Returns three `Request`s to each signature: lines of a few lengths, and a mixed batch.
 
-    Arguments as for `export_saved_model`.
+    Arguments as for `export_saved_model`, but `signatures` must be given.
 
     Raises:
         InputError: if lines is empty.

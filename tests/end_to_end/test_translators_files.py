@@ -194,6 +194,8 @@ def translated(folder, monkeypatch):
             assert parts_of_a_man_page(after) == parts_of_a_man_page(before)
         elif source.endswith(".docx"):  # LibreOffice adds properties each time
             assert re.findall(OF_WORD, after) == re.findall(OF_WORD, before)
+            texts = ["".join(re.findall("<w:t(?: [^>]*)?>(.*?)</w:t>", x)) for x in (before, after)]
+            assert texts[1] == texts[0].upper() != texts[0]  # all of it is marked
         else:
             expected = re.sub(r"(?s)«(.*?)»", lambda found: found[1].upper(), FILES[source])
             assert comparable(after) == comparable(expected)

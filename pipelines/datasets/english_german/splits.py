@@ -15,6 +15,7 @@ _SEED = 2017
 def sentence_pairs(split):
     """Returns an iterator of the (English, German) pairs of a split, equal everywhere.
 
+    The splits are "train", "validation", "test" and "test_long".
     No sentence of either language is in two splits, and no English sentence has two translations.
     """
     return iter(_corpus()[split])

@@ -76,7 +76,10 @@ def divide_threads(threads, batches):
 
 
 def decoding_figures(seconds, tokens, batch, target):
-    """Returns what is reported of a search of `batch` sentences, each of `target` tokens."""
+    """Returns what is reported of a search of `batch` sentences, each of `target` tokens.
+
+    The memory is what the process has now.
+    """
     status = pathlib.Path("/proc/self/status").read_text()
     return {
         "target tokens/s": tokens / seconds,
