@@ -277,7 +277,8 @@ def define_model(others):
 def run(main, gpu=True, headings=None):
     """Runs `main()` under absl; an InputError is printed as one line, with exit code 1.
 
-    A binary that does not compute on GPUs uses none. `headings` are those of `help.text`.
+    With `gpu=False`, for a binary that does not compute on GPUs, it uses none. `headings` are those
+    of `help.text`.
     """
 
     def guarded(arguments):
@@ -340,8 +341,8 @@ def _parse(arguments, headings=None):
         named = any(argument.startswith(others) for argument in arguments)
         if "--config.data.folder=" in arguments and not named:
             raise InputError("--config.data.folder is empty: give the folder, or leave it out.")
+        _refuse_repeated(arguments[1:])
         rest = flags.FLAGS(arguments)
-        _refuse_repeated()
         for name in flags.FLAGS:
             flag = flags.FLAGS[name]
             if flag.value is None and (flag.help or "").startswith(help.REQUIRED):
@@ -367,17 +368,24 @@ def _parse(arguments, headings=None):
 _PLACES = {f"config.data.{name}" for name in ("folder", "tfds", "corpora", "parsed_trees")}
 
 
-def _refuse_repeated():
+def _refuse_repeated(arguments):
     """Raises InputError for a flag that is given twice, since the last value alone would count.
 
-    A later --config.part.field overrides an earlier one, except for the places of a corpus.
+    A later --config.part.field overrides an earlier one, except for the places of a corpus, and
+    the command line overrides a --flagfile.
     """
-    for name in flags.FLAGS:
-        flag = flags.FLAGS[name]
-        overrides = "config" in flags.FLAGS and name.startswith("config.") and name not in _PLACES
-        if flag.present > 1 and not isinstance(flag, flags.MultiFlag) and not overrides:
+    given = [x.lstrip("-").partition("=")[0] for x in arguments if x.startswith("-")]
+    names = [name if name in flags.FLAGS else name.removeprefix("no") for name in given]
+    for name in {name for name in names if names.count(name) > 1}:
+        more = ""
+        if name in flags.FLAGS:
+            flag = flags.FLAGS[name]
+            if isinstance(flag, flags.MultiFlag):
+                continue
             more = ", with commas between values" * isinstance(flag.parser, flags.ListParser)
-            raise InputError(f"--{name} is given twice: give it once{more}.")
+        elif name not in _PLACES:
+            continue
+        raise InputError(f"--{name} is given twice: give it once{more}.")
 
 
 def _require_other_files():

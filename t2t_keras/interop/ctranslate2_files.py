@@ -197,7 +197,7 @@ def _dequantized(stored):
             scale = arrays.pop(f"{name}_scale", None)
             if scale is None and array.dtype == np.int8:
                 raise ValueError(f"{name} has no {name}_scale")
-            scale = np.float32(_OLD_INT16_SCALE) if scale is None else scale
+            scale = np.float32(_OLD_INT16_SCALE) if scale is None else scale.astype(np.float32)
             if scale.size > 1:
                 scale = scale.reshape(-1, *[1] * (array.ndim - 1))
             with np.errstate(divide="ignore", invalid="ignore"):  # `Arrays.take` finds them
@@ -251,12 +251,11 @@ def _checked(settings, path):
     for wanted, names in (
         ("a token, a str,", ("bos_token", "eos_token", "unk_token", "decoder_start_token")),
         ("true or false", ("add_source_bos", "add_source_eos")),
-        ("a number", ("layer_norm_epsilon",)),
     ):
         given = {n: settings[n] for n in names if settings[n] is not None or known[n] is not None}
         require_kind(path, wanted, **given)
     epsilon = settings["layer_norm_epsilon"]
-    if epsilon is not None and not 0 < epsilon < 1:
+    if epsilon is not None and not (isinstance(epsilon, int | float) and 0 < epsilon < 1):
         raise InputError(
             f"{path}: layer_norm_epsilon is {epsilon!r}: a number from 0 to 1 is needed."
         )

@@ -82,15 +82,15 @@ def require_known(fields, path, fixed, known):
         fields: dict from a file.
         path: the file.
         fixed: {field: the values it may have}.
-        known: fields that may have any value.
+        known: fields that may have any value; others may be null or false.
     """
     for name, value in fields.items():
         if name in fixed:
             if value not in fixed[name]:
                 wanted = " or ".join(map(str, fixed[name]))
                 raise InputError(f"{path}: {name} is {value!r}: only {wanted} is supported.")
-        elif name not in known and name[:1] != "_" and value is not None and value is not False:
-            raise InputError(f"{path}: {name} is {value!r}: this field is not supported.")
+        elif name not in known and name[:1] != "_" and value not in (None, False):
+            raise InputError(f"{path}: {name} is {value!r}: only null or false is supported.")
 
 
 _KINDS = {

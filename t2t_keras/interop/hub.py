@@ -216,7 +216,7 @@ def _weights_of(place, sizes):
 def _license(info):
     card = info.card_data or {}
     tags = [tag.partition(":")[2] for tag in info.tags or () if tag.startswith("license:")]
-    return card.get("license") or next(iter(tags), "not named, ask its authors")
+    return f"{card.get('license') or next(filter(None, tags), 'not named, ask its authors')}"
 
 
 def _size(count):

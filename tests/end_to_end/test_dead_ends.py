@@ -82,6 +82,12 @@ def test_a_mistake_is_one_line_and_exit_code_1(binary, arguments, message, corpu
     assert message in refused(binary, *arguments)
 
 
+def test_the_command_line_overrides_a_file_of_flags(tmp_path):
+    (tmp_path / "flags").write_text("--beam_size=4\n--checkpoint=a\n")
+    flags = [f"--flagfile={tmp_path}/flags", "--beam_size=5", "--checkpoint=b", "--workdir=nowhere"]
+    assert "twice" not in (error := refused("translate", *flags)) and "nowhere" in error
+
+
 @pytest.mark.parametrize(("content", "message"), [
     ("x = null", "line 1: name 'null' is not defined: fix"),
     ("x = 1\ndef f(:", "line 2: invalid syntax"),

@@ -115,7 +115,7 @@ OF_MARIAN = {
      "is a pointer of Git LFS"),
     "surrogate": (written("vocab.json", b'{"\\ud800": 0}'), "vocab.json is not JSON .*surrogates"),
     "nan": (written(SEARCH, b'{"length_penalty": NaN}'), "is not JSON"),
-    "begin": (changed(TOKENIZER, bos_token="<s>"), "bos_token is '<s>': this field is not support"),
+    "begin": (changed(TOKENIZER, bos_token="<s>"), "bos_token is '<s>': only null or false is"),
     "special tokens": (changed(TOKENIZER, additional_special_tokens=["<mt>"]),
      r"additional_special_tokens is \['<mt>'\]"),
     "added": (changed(ADDED, **{"<mt>": 99}), "adds the token '<mt>' with id 99"),
@@ -144,7 +144,7 @@ OF_MARIAN = {
     "pre-norm": (changed(CONFIG, normalize_before=True), "normalize_before is True"),
     "activation": (changed(CONFIG, activation_function="gelu_new"),
      "activation_function is 'gelu_new'"),
-    "unknown field": (changed(CONFIG, rotary_base=10_000), "rotary_base is 10000: this field is n"),
+    "unknown field": (changed(CONFIG, rotary_base=10_000), "rotary_base is 10000: only null or f"),
     "heads and width": (changed(CONFIG, encoder_attention_heads=3, decoder_attention_heads=3),
      "d_model is 16 for 3 heads"),
     "separate": (changed(CONFIG, share_encoder_decoder_embeddings=False),
@@ -203,6 +203,7 @@ OF_CTRANSLATE2 = {
      "has 3 tokens, and the embedding"),
     "no end": (changed(CONFIG, eos_token="<end>"), "has no '<end>'"),
     "unknown setting": (changed(CONFIG, lookahead=3), "lookahead is 3"),
+    "epsilon": (changed(CONFIG, layer_norm_epsilon="x"), "is 'x': a number from 0 to 1 is needed"),
 }  # fmt: skip
 MALFORMED = {
     f"{kind}, {name}": (kind, *row)
