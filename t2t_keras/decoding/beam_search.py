@@ -309,7 +309,11 @@ class _BeamSearch:
         return live, newest_ids, parents
 
     def is_done(self, length, live, finished, max_lengths):
-        """Returns which sentences need no further step, bool [batch]; live ones have a length."""
+        """Returns which sentences need no further step, bool [batch].
+
+        `length`, an integer [], is that of the live `Hypotheses`, [batch, beams]; the finished ones
+        are [batch, n_best]; max_lengths are integers [batch].
+        """
         best_length = tf.cast(finished.lengths[:, 0], tf.float32)  # [batch]
         longest = max_lengths
         if self.stopping_length_ratio is not None:

@@ -125,7 +125,11 @@ class LengthPenalty(NamedTuple):
 
 
 def score_hypotheses(ids, lengths, log_probabilities, length_penalty, records=()):
-    """Returns the `Hypotheses` of ids [batch, hypotheses, length], of some or of equal lengths."""
+    """Returns the `Hypotheses` of ids, integers [batch, hypotheses, length].
+
+    Lengths are integers, broadcastable to [batch, hypotheses], log P float32 [batch, hypotheses],
+    the penalty a `LengthPenalty`, and records a nest of tensors [batch, hypotheses, length].
+    """
     lengths = tf.broadcast_to(tf.cast(lengths, ids.dtype), tf.shape(log_probabilities))
     log_p = length_penalty.corrected(log_probabilities, lengths)
     scores = log_p / length_penalty(lengths)

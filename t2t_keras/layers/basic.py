@@ -326,7 +326,10 @@ def next_seed(generator):
 
 
 def deserialize(part):
-    """Returns the Keras object of a saved config; an object or None unchanged; refuses a name."""
+    """Returns the Keras object of a saved config, a dict; an object or None unchanged.
+
+    Raises InputError for a name.
+    """
     if isinstance(part, str):
         raise InputError(f"{part!r} is only a name: give an object, such as layers.Softmax().")
     return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part

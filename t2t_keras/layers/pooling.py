@@ -15,7 +15,8 @@ class Pooling(keras.layers.Layer):
     """A weighted sum of the positions; a subclass defines their weights.
 
     x is [batch, length, model_dim]; its mask, which Keras passes, is bool [batch, length], False on
-    padding. The result is [batch, model_dim] in the compute dtype; the sum is in float32.
+    padding; None: no padding. The result is [batch, model_dim] in the compute dtype, zeros for a
+    row of padding; the sum is in float32.
     """
 
     def __init__(self, **kwargs):

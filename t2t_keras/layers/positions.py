@@ -106,7 +106,10 @@ def require_rows(x, name="x"):
 
 
 def require_places(x, positions, mask):
-    """Returns positions and mask of x as tensors; refuses other than `PositionEmbedding` takes."""
+    """Returns the positions and the mask of embedded tokens x as tensors; None: None.
+
+    Raises InputError for another shape or kind than `PositionEmbedding` describes.
+    """
     require_rows(x)
     positions = row_integers("positions", positions, x, broadcast=True)
     return positions, row_mask("mask", mask, x)
@@ -123,9 +126,10 @@ def positions_of(length, sequences):
 
 
 def of_real_positions(encodings, mask):
-    """Returns encodings [length, model_dim] of positions 0, 1, 2, … without padding as one.
+    """Returns the encoding of each position, if padding is not counted as a position.
 
-    They are [batch, length, model_dim] for a mask [batch, length]; for None the encodings.
+    The encodings are [length, model_dim], of positions 0, 1, 2, …, the result [batch, length,
+    model_dim]. The mask is bool [batch, length], False on padding; for None the encodings return.
     """
     return encodings if mask is None else tf.gather(encodings, _count(mask))
 

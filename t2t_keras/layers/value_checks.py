@@ -115,7 +115,10 @@ def as_mask(mask):
 
 
 def row_mask(name, mask, x, rows="x"):
-    """Returns the mask of rows x [batch, length, ...] as bool [batch, length]; refuses others."""
+    """Returns the mask of rows x [batch, length, ...] as bool [batch, length]; None: None.
+
+    Raises InputError for another shape, as far as it is known, or kind.
+    """
     if mask is None:
         return None
     require_dense(name, mask)

@@ -20,7 +20,11 @@ from t2t_keras.models.transformer import Encoder
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class WordDropout(keras.layers.Layer):
-    """Replaces ids [batch, length] by padding in training, at a rate (Iyyer et al. 2015)."""
+    """Replaces some ids by padding in training (Iyyer et al. 2015); attention then skips them.
+
+    The rate, a fraction of the ids, is at least 0 and less than 1. Ids are integers [batch,
+    length], 0 on padding.
+    """
 
     def __init__(self, rate, **kwargs):
         super().__init__(**kwargs)

@@ -267,10 +267,10 @@ class TfIdfRetriever(keras.layers.Layer):
         self.built = True
 
     def retrieve(self, query_ids: tf.Tensor, count: int) -> tf.Tensor:
-        """Returns the texts most similar to each query, int32 [batch, length], 0 on padding.
+        """Returns the indices of the `count` texts most similar to each query.
 
-        They are the indices of `count` texts, int32 [batch, count], most similar first; ties: the
-        lowest first.
+        They are int32 [batch, count], most similar first; ties: the lowest first. `query_ids` are
+        int32 [batch, length], 0 on padding.
         """
         batch, length = tf.unstack(tf.shape(query_ids))
         rows = tf.tile(tf.range(batch)[:, tf.newaxis], [1, length])

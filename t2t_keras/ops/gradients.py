@@ -50,7 +50,11 @@ def define_gradient(name):
 
 
 def _refused(name, *gradients):
-    """Returns the gradient of a SavedModel, where TensorFlow has no operation for it: an error."""
+    """Returns the gradient that a SavedModel keeps: an error.
+
+    TensorFlow traces the gradients of a SavedModel without their operations. Layers attach none
+    outside of training.
+    """
     message = (
         f"The gradient of {name} is not in the SavedModel: save the model with training=False."
     )

@@ -154,7 +154,10 @@ class CheckpointManager:
         return step
 
     def batches_taken(self) -> int:
-        """Returns how many batches the optimizer used, which a resumed run skips: not its steps."""
+        """Returns how many batches the model's optimizer used; a resumed run skips them.
+
+        With `gradient_accumulation_steps` these are more than its steps.
+        """
         return int(keras_compat.batches_taken(self._model.optimizer).numpy())
 
     def _read_newest(self, variables, values, start_over):

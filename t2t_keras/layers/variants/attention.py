@@ -37,6 +37,9 @@ class TemperedSoftmax(Softmax):
     Args:
         temperature: T, above 0.
 
+    Raises:
+        InputError: if T is not above 0.
+
     Example:
         >>> attention = layers.ScaledDotProductAttention(layers.TemperedSoftmax(0.1))
         >>> layer = layers.MultiHeadSelfAttention(4, 8, attention=attention)

@@ -37,6 +37,9 @@ class LocalSelfAttention(MultiHeadSelfAttention):
     Args:
         window: r, the number of positions to attend to, fewer if the sequence is shorter.
 
+    Raises:
+        InputError: if window is less than 1.
+
     Example:
         >>> layer = layers.LocalSelfAttention(num_heads=4, key_dim=8, window=64)
         >>> layer(tf.ones([1, 900, 32])).shape
