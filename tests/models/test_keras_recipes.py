@@ -77,3 +77,17 @@ def test_callbacks_of_keras_stop_early_restore_the_best_and_draw_curves(tmp_path
         tags[part] = events.Tags()["tensors"]
     assert {"epoch_loss", "epoch_accuracy"} <= set(tags["train"]) & set(tags["validation"])
     assert any("embedding" in tag and "histogram" in tag for tag in tags["train"])
+
+
+def test_mixed_precision_by_the_global_policy():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = compiled()
+    finally:
+        keras.config.set_dtype_policy(before)
+    losses = model.fit(*reversing_task(), epochs=4, batch_size=16, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    assert {weight.dtype for weight in model.trainable_weights} == {"float32"}
+    assert model(reversing_task()[0]).dtype == "float32"
+    assert model.encoder.compute_dtype == "bfloat16"

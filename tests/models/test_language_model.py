@@ -54,12 +54,18 @@ def test_no_later_token_and_no_padding_changes_a_logit(name):
 
 @every_variation
 def test_steps_equal_the_whole(name):
-    model = model_of(name)
-    expected, state = model({"target_ids": IDS}), model.initial_state(2, beams=1)
-    step = tf.function(model.step, reduce_retracing=True)
+    """Of two beams, which continue from others after three tokens."""
+    model, parents = model_of(name), np.array([[1, 1], [1, 0]], "int32")
+    before = np.random.default_rng(0).integers(4, 40, [2, 2, 6], "int32")
+    after = np.concatenate([before[[[0], [1]], parents, :3], before[..., 3:]], axis=2)
+    expected = [model({"target_ids": texts.reshape(4, 6)}) for texts in (before, after)]
+    state, step = model.initial_state(2, beams=2), tf.function(model.step, reduce_retracing=True)
     for t in range(6):
-        logits, state = step(tf.constant(IDS[:, t : t + 1]), state)
-        np.testing.assert_allclose(logits[:, 0], expected[:, t], rtol=1e-3, atol=1e-4)
+        if t == 3:
+            state = model.reorder(state, tf.constant(parents))
+        logits, state = step(tf.constant(before[..., t]), state)
+        found, whole = tf.reshape(logits, [4, -1]), expected[t >= 3][:, t]
+        np.testing.assert_allclose(found, whole, rtol=1e-3, atol=1e-4)
 
 
 @every_variation

@@ -58,9 +58,10 @@ def assert_mean(path, checkpoints, weights=None, **tolerance):
         np.testing.assert_allclose(variable, mean, **({"rtol": 0} | tolerance))
 
 
-def test_a_resumed_run_ends_where_an_unbroken_one_ends(tmp_path):
+@pytest.mark.parametrize("kind", [Adam, Muon])
+def test_a_resumed_run_ends_where_an_unbroken_one_ends(tmp_path, kind):
     def new(seed=0):
-        optimizer = Adam(0.01, ema_decay=0.7, global_clipnorm=1.0)
+        optimizer = kind(0.01, ema_decay=0.7, global_clipnorm=1.0)
         return tiny.eager_model(seed, optimizer, dropout=0.5)
 
     unbroken, first = tiny.fit(new(), tiny.dataset(6), 6), new()
