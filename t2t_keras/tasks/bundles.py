@@ -27,7 +27,8 @@ from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import Settings
-from t2t_keras.tasks.text_io import Reader, check_vocab_size, predict
+from t2t_keras.tasks.requests import TEXT, RequestKind
+from t2t_keras.tasks.text_io import check_vocab_size, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
 from t2t_keras.types import StrPath, Texts
@@ -129,12 +130,6 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         check_vocab_size(self.model, self.tokenizer)
 
     @property
-    def sources(self):
-        """The `Reader` of texts."""
-        longest = self.settings.max_source_length
-        return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
-
-    @property
     def trace_key(self):
         """What distinguishes graphs of one method, a str: how they compute."""
         options = ops.options()
@@ -177,7 +172,9 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     @property
     def saved_inputs(self):
-        return [x.spec for x in self.requests["serving_default"].inputs_of(self)]
+        text_alone = RequestKind(self.saved_call, (TEXT,))
+        request = self.requests.get("serving_default", text_alone)
+        return [x.spec for x in request.inputs_of(self)]
 
     def merged(self) -> Predictor:
         """Returns a predictor whose model has no LoRA, see `merge_lora`; itself if it has none."""

@@ -16,7 +16,7 @@ from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.settings import COUNT, Range, Settings, documented, setting
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
-from t2t_keras.tasks.text_io import as_str, as_tensor, warn_truncated
+from t2t_keras.tasks.text_io import as_str, as_tensor, source_reader, warn_truncated
 from t2t_keras.types import Texts
 
 
@@ -30,7 +30,7 @@ class Classification(NamedTuple):
 class Probabilities(NamedTuple):
     """The class probabilities of a batch of texts, as tensors."""
 
-    probabilities: tf.Tensor  # float32 [batch, classes], in the order of the labels
+    probabilities: tf.Tensor  # float32 [batch, classes], as the labels; each row sums to 1
     truncated: tf.Tensor  # bool [batch], whether the text was longer than the classifier's limit
 
 
@@ -38,7 +38,7 @@ class Ranking(NamedTuple):
     """All classes of each text of a batch, most likely first, as tensors."""
 
     labels: tf.Tensor  # string [batch, classes]
-    probabilities: tf.Tensor  # float32 [batch, classes], descending
+    probabilities: tf.Tensor  # float32 [batch, classes], descending; each row sums to 1
     truncated: tf.Tensor  # bool [batch], as in `Probabilities`
 
 
@@ -135,6 +135,11 @@ class Classifier(Predictor):
                 f"labels are {list(labels)}: give {classes} different ones, one for each class of "
                 "the model."
             )
+
+    @property
+    def sources(self):
+        """The `Reader` of texts."""
+        return source_reader(self)
 
     def __call__(self, texts: Texts) -> list[str]:
         """Returns the most likely label of each text."""

@@ -199,13 +199,13 @@ class TextGenerator(SearchPredictor):
         """Returns the `_Continuations` [batch, n_best] of prompts, string [batch], by a search."""
         return self._continue(texts, n_best=n_best, **EARLY_STOPS)
 
-    def draw(self, texts: tf.Tensor, **options: tf.Tensor) -> _Continuations:
+    def draw(self, texts: tf.Tensor, *, seeds: tf.Tensor, **options: tf.Tensor) -> _Continuations:
         """Returns the `_Continuations` [batch, 1] of prompts, string [batch], drawn at random.
 
         Args:
-            **options: seeds, temperature, top_k, top_p, see `find`.
+            seeds, **options: see `find`; options are temperature, top_k, top_p.
         """
-        return self._continue(texts, draws=True, **options)
+        return self._continue(texts, draws=True, seeds=seeds, **options)
 
     def score_texts(self, texts: tf.Tensor) -> tuple[Scores, tf.Tensor]:
         """Returns the `Scores` of texts, string [batch], and bool [batch], whether truncated."""

@@ -26,7 +26,7 @@ from t2t_keras.tasks.results import TranslationBatch, describe_tokens
 from t2t_keras.tasks.search import EARLY_STOPS, SearchPredictor
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import TermIndex
-from t2t_keras.tasks.text_io import Reader, refuse_languages
+from t2t_keras.tasks.text_io import Reader, refuse_languages, source_reader
 
 _TEXTS, _IDS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
 _COUNT = tf.TensorSpec([], tf.int32)
@@ -76,6 +76,11 @@ class GraphTranslator(SearchPredictor):
         return getattr(self.tokenizer, "languages", None)
 
     @property
+    def sources(self):
+        """The `Reader` of sources."""
+        return source_reader(self)
+
+    @property
     def targets(self):
         """The `Reader` of targets, whose limit is the longest translation."""
         settings = self.settings
@@ -94,7 +99,15 @@ class GraphTranslator(SearchPredictor):
             graphs["marked"] = translator
         return graphs["marked"]
 
-    def translate(self, texts, prefixes=None, n_best=1, terms=None, **languages):
+    def translate(
+        self,
+        texts,
+        prefixes=None,
+        n_best=1,
+        terms=None,
+        source_language=None,
+        target_language=None,
+    ):
         """Translates texts.
 
         Args:
@@ -108,7 +121,7 @@ class GraphTranslator(SearchPredictor):
         """
         texts = tf.convert_to_tensor(texts)
         prefixes = tf.zeros_like(texts) if prefixes is None else prefixes
-        languages = self._language_inputs(texts, **languages)
+        languages = self._language_inputs(texts, source_language, target_language)
         found, prefix_ids = self._translate(texts, prefixes, n_best, *languages)
         if terms is not None:
             found = self._with_terms(found, texts, terms, prefix_ids, languages)
@@ -182,16 +195,21 @@ class GraphTranslator(SearchPredictor):
         return sources.ids, prefix_ids, sources.truncated | clipped
 
     def _as_texts(self, hypotheses, n_best, truncated):
-        """Returns the `TranslationBatch` of the first n_best `Hypotheses`, int or int32 []."""
+        """Returns the `TranslationBatch` of the first `Hypotheses`.
+
+        Args: n_best, int or int32 [], up to beam_size; truncated, bool [batch].
+        """
         with ops.on_host():
             batch, _, length = tf.unstack(tf.shape(hypotheses.ids))
             ids = tf.reshape(hypotheses.ids[:, :n_best], [batch * n_best, length])
             texts = tf.reshape(self.tokenizer.target.decode(ids), [batch, n_best])
         return TranslationBatch(texts, hypotheses.scores[:, :n_best], truncated)
 
-    def translate_tokens(self, texts, prefixes=None, n_best=1, **languages):
+    def translate_tokens(
+        self, texts, prefixes=None, n_best=1, source_language=None, target_language=None
+    ):
         """Returns the `TokenTranslations` of texts; arguments as for `translate`."""
-        languages = self._language_inputs(texts, **languages)
+        languages = self._language_inputs(texts, source_language, target_language)
         source_ids, prefix_ids, truncated = self._encoded(texts, prefixes, *languages)
         with ops.on_host():
             sources = self.sources.encode_with_offsets(texts, self.first_ids(*languages)[0])
@@ -200,18 +218,19 @@ class GraphTranslator(SearchPredictor):
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated)
 
-    def draw(self, texts, source_language=None, target_language=None, **options):
+    def draw(self, texts, *, seeds, source_language=None, target_language=None, **options):
         """Returns one sample for each text of string [batch], a `TranslationBatch` [batch, 1].
 
         Args:
-            **options: seeds, temperature, top_k, top_p, see `find`.
+            seeds, **options: see `find`; options are temperature, top_k, top_p.
         """
         languages = source_language, target_language
         source_ids, prefix_ids, truncated = self._encoded(texts, None, *languages)
-        found = self.find(draws=True, **options, **self._conditions(source_ids, prefix_ids))
+        options |= self._conditions(source_ids, prefix_ids)
+        found = self.find(draws=True, seeds=seeds, **options)
         return self._as_texts(found, 1, truncated)
 
-    def translate_documents(self, texts, terms=None, **languages):
+    def translate_documents(self, texts, *, terms=None, source_language=None, target_language=None):
         """Translates documents, see `Translator.documents`.
 
         Args:
@@ -228,7 +247,7 @@ class GraphTranslator(SearchPredictor):
         """
         self.check_documents()
         with ops.on_host():  # checks also what documents without a sentence do not read
-            inputs = self._language_inputs(texts, **languages)
+            inputs = self._language_inputs(texts, source_language, target_language)
             checked = [x for x in self.first_ids(*inputs) if x is not None]
             if terms is not None:
                 index = TermIndex(terms)
@@ -272,9 +291,10 @@ class GraphTranslator(SearchPredictor):
                 "leave the signature document out of an export."
             )
 
-    def encode(self, texts, *languages, **named):
+    def encode(self, texts, source_language=None, target_language=None):
         """Returns the source ids of texts string [batch]: int32 [batch, source]."""
-        return self.sources.encode(texts, self.first_ids(*languages, **named)[0]).ids
+        first, _ = self.first_ids(source_language, target_language)
+        return self.sources.encode(texts, first).ids
 
     def translate_ids(self, source_ids, target_language=None):
         """Returns the best translations of source ids.
@@ -299,9 +319,9 @@ class GraphTranslator(SearchPredictor):
         prefix_ids, _ = self._prefix_ids(source_ids, first_ids=target_first)
         return self._search(source_ids, prefix_ids, self.settings.beam_size)
 
-    def score(self, texts, translations, **languages):
+    def score(self, texts, translations, source_language=None, target_language=None):
         """Returns the `Scores` of translations, string [batch] each; see `Translator.score`."""
-        first, target_first = self.first_ids(**languages)
+        first, target_first = self.first_ids(source_language, target_language)
         source_ids = self.sources.encode(texts, first).ids
         target_ids = self.targets.encode(translations, target_first).ids
         bos_id, vocab_size = self.tokenizer.bos_id, self.tokenizer.target.vocab_size
@@ -309,9 +329,9 @@ class GraphTranslator(SearchPredictor):
             self.model, source_ids, target_ids, bos_id, self._free_prefix, vocab_size
         )
 
-    def align(self, texts, translations, **languages):
+    def align(self, texts, translations, source_language=None, target_language=None):
         """Returns the `Alignment` of translations, string [batch] each, truncated as in `score`."""
-        languages = self._language_inputs(texts, **languages)
+        languages = self._language_inputs(texts, source_language, target_language)
         return self._align(texts, translations, *languages)[0]
 
     def align_words(self, texts, translations, *languages):
@@ -362,10 +382,12 @@ class GraphTranslator(SearchPredictor):
         return int(self.languages is not None and self.languages.forces_target)
 
     def search(self, source_ids, prefix_ids=None, n_best=1):
-        """Returns the n_best `Hypotheses` [batch, n_best] of encoded sources, int or int32 [].
+        """Returns the best `Hypotheses` [batch, n_best] of encoded sources.
 
-        Args: source_ids, int32 [batch, source], each with its end token, then 0; prefix_ids, int32
-        [batch, prefix] or None, how each translation must begin, then 0.
+        Args:
+            source_ids: int32 [batch, source], each with its end token, then 0.
+            prefix_ids: int32 [batch, prefix] or None, how each translation must begin, then 0.
+            n_best: int or int32 [], up to beam_size.
         """
         prefix_ids = tf.zeros_like(source_ids[:, :0]) if prefix_ids is None else prefix_ids
         found = self._search(source_ids, prefix_ids, n_best)

@@ -90,11 +90,15 @@ class SearchPredictor(Predictor):
         return Range(1, beam_size, whole=True, most_name="beam_size").check("n", n)
 
     def best_rows(self, n, **inputs):
-        """Returns n answers to each text, (str, float) with scores, best first, and all outputs.
+        """Searches for the n best answers to each text.
 
         Args:
             n: int up to beam_size; None: beam_size.
             **inputs: as for `run`.
+
+        Returns:
+            For each text a list of n (answer, score), str and float, best first; and all outputs of
+            the request.
         """
         n = self.check_n(n)
         # The 1-best search stops earlier. Its result is the same unless the longer search finds a
@@ -111,11 +115,15 @@ class SearchPredictor(Predictor):
         ], found
 
     def drawn_rows(self, n, seed, temperature, top_k, top_p, **inputs):
-        """Returns n samples of each text, (str, float) with their scores, and all outputs.
+        """Draws n samples of each text.
 
         Args:
             n, seed, temperature, top_k, top_p: as for `Translator.sample`.
             **inputs: text and other inputs of the request `sample`, string [batch].
+
+        Returns:
+            For each text a list of n (answer, score), str and float, in the order drawn; and all
+            outputs of the request.
 
         Raises:
             InputError: if a setting is out of its range.
@@ -180,8 +188,10 @@ class SearchPredictor(Predictor):
             options["loop"] = CompiledLoop(model)
         with ops.with_step_products(**self.step_products()):
             if draws:
-                if options["seeds"].shape.rank == 1:
-                    options["seeds"] = tf.pad(options["seeds"][:, tf.newaxis], [[0, 0], [0, 1]])
+                seeds = tf.convert_to_tensor(options["seeds"], tf.int32)
+                if seeds.shape.rank == 1:
+                    seeds = tf.pad(seeds[:, tf.newaxis], [[0, 0], [0, 1]])
+                options["seeds"] = seeds
                 return sample(model.step, state, banned=reserved, **options)
             return beam_search(
                 model.step,

@@ -129,6 +129,12 @@ def append_end(ids, eos_id=None, most=None):
     return tf.where(tf.range(longest) == lengths[:, tf.newaxis], eos_id, dense)
 
 
+def source_reader(predictor):
+    """Returns the `Reader` of a predictor's texts."""
+    longest = predictor.settings.max_source_length
+    return Reader(predictor.tokenizer, min(longest, predictor.model.max_length or longest))
+
+
 def warn_truncated(truncated):
     """Logs a warning if texts of a batch, bool [batch], were truncated."""
     if count := np.count_nonzero(truncated):

@@ -14,6 +14,8 @@ from t2t_keras.data.treebank import parse_tree
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.transformer import Transformer
+from t2t_keras.tasks.bundles import Predictor
+from t2t_keras.tasks.search_settings import TranslatorSettings
 from tests.tasks import tiny
 
 SIZES = {"model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
@@ -116,6 +118,16 @@ def test_a_damaged_folder_is_refused_by_one_sentence(name, bundle, tmp_path):
     with pytest.raises(t2t.InputError, match=message) as error:
         t2t.load(folder)
     assert "\n" not in str(error.value)
+
+
+def test_a_predictor_of_the_users_own_takes_text_and_any_attributes():
+    class Own(Predictor):
+        settings_type = TranslatorSettings
+
+    own = Own(tiny.model(), tiny.tokenizer())
+    own.sources = "the user's"
+    assert own.sources == "the user's"
+    assert own.saved_inputs == [tf.TensorSpec([None], tf.string, "text")]
 
 
 @pytest.mark.parametrize(

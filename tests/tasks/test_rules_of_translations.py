@@ -1,9 +1,11 @@
 """Rules of a translator's settings, in each of its ways to find translations."""
 
 import pytest
+import tensorflow as tf
 
 from t2t_keras.decoding.token_rules import rules_of
 from t2t_keras.errors import InputError
+from tests.serving.session import loaded_export
 from tests.tasks import tiny
 
 TEXTS = ["The dog sees a man.", "", "She does not know the small old dog."]
@@ -22,6 +24,24 @@ def test_every_way_to_translate_follows_the_settings():
     given = "Der Hund Der Hund"  # a prefix may repeat itself
     assert translator(TEXTS[:1], prefix=[given])[0].startswith(given)
     assert translator.sample(TEXTS) != plain.sample(TEXTS)
+
+
+@pytest.mark.slow
+def test_a_search_repeats_no_token_if_it_must_not():
+    repeats = []
+    for size in (0, 1):
+        translator = tiny.translator(beam_size=1, no_repeat_ngram_size=size)
+        ids = translator.search(translator.encode(tf.constant(TEXTS[::2]))).ids[:, 0].numpy()
+        repeats.append(any(len(set(row)) < len(row) for row in (row[row > 0] for row in ids)))
+    assert repeats == [True, False]
+
+
+@pytest.mark.slow
+def test_an_export_follows_the_rules(tmp_path):
+    translator = tiny.translator(**RULES)
+    loaded = loaded_export(translator, tmp_path / "1", "serving_default")
+    found = loaded.signatures["serving_default"](text=tf.constant(TEXTS))["translation"]
+    assert [text.decode() for text in found.numpy()] == translator(TEXTS)
 
 
 def test_without_rules_the_model_is_searched_as_it_is():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from t2t_keras.errors import InputError
 
@@ -27,6 +28,16 @@ def test_a_sample_depends_on_its_seed_and_text_alone(translator):
     assert any(first.text != second.text for first, second in own)
     assert {sample.text for sample in own[1]} == {""}
     assert translator.sample([]) == []
+
+
+def test_draws_take_arrays_of_seeds_and_only_named_settings(translator):
+    drawn = translator.draw(tf.constant(TEXTS[:1]), seeds=np.array([[7, 0]]), temperature=0.8)
+    [[sample]] = translator.sample(TEXTS[:1], seed=7, temperature=0.8)
+    assert [text.decode() for text in drawn.texts[0].numpy()] == [sample.text]
+    with pytest.raises(TypeError, match="positional"):
+        translator.draw(TEXTS[:1], [[7, 0]], 0.8)
+    with pytest.raises(TypeError, match="positional"):
+        translator.translate_documents(TEXTS[:1], "en", "de")
 
 
 @pytest.mark.parametrize(("given", "message"), [

@@ -132,6 +132,13 @@ def test_outputs_end_at_the_limit_and_a_long_prefix_is_kept_whole(translator, ca
     assert not caplog.records
 
 
+def test_a_prefix_beyond_the_longest_translation_is_cut_with_a_warning(translator, caplog):
+    prefix = "Der Hund " * 40
+    [text] = translator(["Hi."], prefix=[prefix])
+    assert text and prefix.startswith(text)
+    assert "1 of 1 texts were longer than the model's limit" in caplog.text
+
+
 def test_sources_are_cut_where_the_translator_or_the_models_positions_end():
     text = "The old man sees a small dog. " * 20
     cut = tiny.translator(max_source_length=9)
