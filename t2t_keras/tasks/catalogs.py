@@ -205,7 +205,8 @@ def translate_catalog(
         path, output: of the file to read, and to write.
         translate: function of texts to their translations, such as `translator.documents`, which
             keeps placeholders and markup.
-        fuzzy, retranslate: see `Catalog`.
+        fuzzy: see `Catalog.fill`.
+        retranslate: see `Catalog`.
 
     Raises:
         InputError: see `Catalog`; nothing is written then.

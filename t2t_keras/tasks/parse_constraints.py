@@ -151,14 +151,14 @@ class BracketAutomaton:
         return label, opens, closes, takes, symbols == self._echo
 
     def accepts(self, ids):
-        """Returns which sequences are valid trees, bool [batch, beams].
+        """Tests which sequences are valid trees.
 
         Args:
             ids: int32 [batch, beams, length]; tokens after the end are ignored.
 
         Returns:
-            Also the sequences as symbols, int32 [batch, beams, length], 0 for ids that are not
-            symbols.
+            bool [batch, beams], and the sequences as symbols, int32 [batch, beams, length], 0 for
+            ids that are not symbols.
         """
         ends = tf.cast(ids == self.tokenizer.eos_id, tf.int32)
         before_end = tf.cumsum(ends, axis=2, exclusive=True) == 0  # [batch, beams, length]

@@ -141,7 +141,10 @@ class Parser(SearchPredictor):
         return [[Parse(*pair) for pair in row] for row in rows]
 
     def parse(self, texts: tf.Tensor, n_best: int = 1) -> Parses:
-        """Parses texts, string [batch], words separated by spaces, inside a graph."""
+        """Parses texts, string [batch], words separated by spaces, inside a graph.
+
+        Args: n_best, int up to beam_size.
+        """
         words = _words(texts)  # [batch, (words)]
         kept = words[:, : self.max_words]
         source_ids = self._source_ids(kept)

@@ -401,11 +401,14 @@ def _mark_kept(texts):
 
 
 def unmask(pieces, stands_for):
-    """Replaces marks by the originals that `mask` returned, string [marks].
+    """Replaces marks by the originals that `mask` returned, `stands_for`, string [marks].
+
+    Args:
+        pieces: string [pieces], parts of masked texts.
 
     Returns:
-        string [pieces], the parts of masked texts; and two RaggedTensors string [pieces, (marks)],
-        the marks of each and their originals.
+        The pieces with the originals, and two RaggedTensors string [pieces, (marks)], the marks of
+        each piece and their originals.
     """
     parts, is_mark = split_by_pattern(pieces, _MASKED)
     values = in_order(parts.values, is_mark, stands_for)

@@ -1,10 +1,10 @@
 """The requests to a `Translator`: a graph and a row for each; see `requests.RequestKind`.
 
 `serving/README.md` describes inputs and outputs of each. In a model of many languages each takes
-`source_language` and `target_language`, too. A text may be any bytes: bytes that are not UTF-8
-count as U+FFFD, as in `bytes.decode("utf-8", "replace")`. Tokens beyond the model's limits are
-dropped. An invalid request fails with INVALID_ARGUMENT and a message that names the input; if the
-server batches requests, all requests of its batch fail.
+`source_language` and `target_language`, too; `decode_ids` only `target_language`. A text may be any
+bytes: bytes that are not UTF-8 count as U+FFFD, as in `bytes.decode("utf-8", "replace")`. Tokens
+beyond the model's limits are dropped. An invalid request fails with INVALID_ARGUMENT and a message
+that names the input; if the server batches requests, all requests of its batch fail.
 """
 
 import dataclasses
