@@ -208,6 +208,14 @@ def test_a_stream_needs_a_batch_of_a_row_and_there_is_no_knn(config):
         experiment.check(config)
 
 
+def test_an_empty_validation_text_leaves_no_tokens(folder, tmp_path):
+    shutil.copy(folder / "train.lc.de", tmp_path / "train.de")
+    (tmp_path / "val.de").write_text("")
+    flags = [*SMALL, f"--workdir={tmp_path / 'run'}", f"--config.data.folder={tmp_path}"]
+    assert "val.de is empty" in refused("prepare", *flags)
+    assert not (tmp_path / "run" / "tokens").exists()
+
+
 @pytest.mark.parametrize("rows", ["lines", "stream"])
 def test_a_batch_of_the_task_is_lines_or_a_stream(config, rows):
     config.data.update(rows=rows, tokens_per_batch=64, max_length=16)

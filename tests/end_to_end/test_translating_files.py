@@ -198,6 +198,11 @@ def test_a_catalog_is_translated_as_documents_are(trained, tmp_path):
     catalog = Catalog(tmp_path / "a.po")
     text, report = catalog.fill(t2t.load(trained).documents(catalog.texts), fuzzy=False)
     assert (tmp_path / "b.po").read_text() == text and f"b.po: {report}\n" in stderr
+    export = [f"--output={tmp_path}/export", "--noverify", "--signatures=serving_default,document"]
+    run("export", flags[0], *export)
+    served = [f"--saved_model={tmp_path}/export/1", flags[1], f"--output={tmp_path}/c.po"]
+    run("translate", *served, "--nofuzzy")
+    assert (tmp_path / "c.po").read_text() == text
     for name, more, message in (
         ("a.po", [], "a.po is a catalog of messages: give a file as --output"),
         ("a.po", ["--sample", f"--output={tmp_path}/c"], "--sample is not for a catalog"),

@@ -191,7 +191,11 @@ OF_NLLB = {
     "other ids": (changed("tokenizer.json", model={"vocab": OTHER_IDS}),
      "tokenizer.json does not give .* the id"),
 }  # fmt: skip
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0"
 OF_CTRANSLATE2 = {
+    "Git LFS": (written("model.bin", LFS_POINTER), "is a pointer of Git LFS"),
+    "old version": (edited("model.bin", lambda b: struct.pack("<I", 1) + b[4:]),
+     "has version 1: 2 to 6 can be read"),
     "truncated": (edited("model.bin", lambda b: b[:-9]), "is damaged"),
     "version": (edited("model.bin", lambda b: struct.pack("<I", 9) + b[4:]),
      "has version 9: 2 to 6 can be read"),

@@ -18,6 +18,7 @@ from t2t_keras.interop.marian import load_marian
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.translation import Translator
 from tests.interop import m2m100_folder, marian_folder
+from tests.interop.hugging_face_folder import change_json, write_json
 from tests.tasks import tiny
 
 TOKENS = {"eos_token", "unk_token", "pad_token", "additional_special_tokens"}
@@ -32,6 +33,49 @@ FIELDS = {  # that readers read, beside those that folders have
     "added_tokens.json": {"__af__", "deu_Latn", "</s>"},
     "tokenizer.json": {"model", "added_tokens"},
 }
+
+
+def marian(path):
+    """Returns a folder with all files and fields that `load_marian` reads."""
+    folder, names = marian_folder.write(path), ("eos_token", "unk_token", "pad_token")
+    tokens = dict(zip(names, ("</s>", "<unk>", "<pad>"), strict=True))
+    change_json(
+        folder / "generation_config.json", bad_words_ids=marian_folder.config()["bad_words_ids"],
+        early_stopping=True, eos_token_id=0, forced_eos_token_id=0, length_penalty=1.0,
+        max_length=30, num_beams=2, renormalize_logits=True,
+    )  # fmt: skip
+    change_json(
+        folder / "tokenizer_config.json", added_tokens_decoder={"0": {"content": "</s>"}},
+        additional_special_tokens=[], clean_up_tokenization_spaces=True, model_max_length=512,
+        sp_model_kwargs={}, **tokens,
+    )  # fmt: skip
+    write_json(folder / "special_tokens_map.json", tokens)
+    return folder
+
+
+def m2m100(path):
+    """Returns a folder with all files and fields that `load_m2m100` reads, but tokenizer.json."""
+    folder, tokens = m2m100_folder.write(path), m2m100_folder.tokens("m2m100")
+    first = tokens.index("__af__")
+    write_json(folder / "added_tokens.json", {"__af__": first, "__am__": first + 1})
+    change_json(
+        folder / "tokenizer_config.json", added_tokens_decoder={"1": {"content": "<pad>"}},
+        language_codes="m2m100", clean_up_tokenization_spaces=True,
+    )  # fmt: skip
+    search = {"forced_bos_token_id": first, "length_penalty": 1.0, "num_beams": 2}
+    change_json(folder / "generation_config.json", **search)
+    return folder
+
+
+def nllb(path):
+    """Returns a folder with tokenizer.json."""
+    folder, tokens = m2m100_folder.write(path, "nllb"), m2m100_folder.tokens("nllb")[:-2]
+    added = {*m2m100_folder.SPECIAL, *m2m100_folder.NLLB_CODES, "<mask>"}
+    rows = {token: row for row, token in enumerate(tokens)}
+    added = [{"id": rows[token], "content": token} for token in tokens if token in added]
+    write_json(folder / "tokenizer.json", {"model": {"vocab": rows}, "added_tokens": added})
+    change_json(folder / "tokenizer_config.json", legacy_behaviour=0)  # as false
+    return folder
 
 
 def ctranslate2(path):
@@ -51,9 +95,9 @@ def ours(path):
 
 
 READERS = {
-    "marian": (marian_folder.write, load_marian, "model.safetensors"),
-    "m2m100": (m2m100_folder.write, load_m2m100, "model.safetensors"),
-    "nllb": (functools.partial(m2m100_folder.write, kind="nllb"), load_m2m100, "model.safetensors"),
+    "marian": (marian, load_marian, "model.safetensors"),
+    "m2m100": (m2m100, load_m2m100, "model.safetensors"),
+    "nllb": (nllb, load_m2m100, "model.safetensors"),
     "ctranslate2": (ctranslate2, load_ctranslate2, "model.bin"),
     "ours": (ours, load_ctranslate2, "model.bin"),
 }

@@ -108,6 +108,8 @@ REFUSED = [
      "text has 2 rows and prefix has 1: give one prefix for each text."),
     ("score", {"text": text(0), "translation": text(2)},
      "text has 0 rows and translation has 2: give one translation for each text."),
+    ("align", {"text": text(2), "translation": text(1)},
+     "text has 2 rows and translation has 1: give one translation for each text."),
     ("align", {"text": text(2), "translation": text(2, 1)}, "translation has shape [2 1]: give"),
     ("serving_default", {"text": text()}, "text has shape []: give one string for each row"),
     ("n_best", {"text": text(2, 1)}, "text has shape [2 1]"),

@@ -87,6 +87,23 @@ def test_truncated_marks_the_sources_and_prefixes_that_were_cut(ask):
     assert found["truncated"].tolist() == [False, True]
 
 
+def test_the_tokens_of_n_best_are_those_of_the_library(ask, translator):
+    found = ask("n_best_tokens", TEXTS)
+    for row, translations in enumerate(translator.n_best_tokens(TEXTS)):
+        for beam, translation in enumerate(translations):
+            count, tokens = found["tokens"][row, beam], translation.tokens
+            assert count == len(tokens)
+            for name, expected in (
+                ("spans", [token[:2] for token in tokens]),
+                ("source_spans", [token[3:] for token in tokens]),
+                ("log_probabilities", [token.log_probability for token in tokens]),
+            ):
+                values = found[name][row, beam, :count]
+                wanted = np.reshape(expected, values.shape)
+                np.testing.assert_allclose(values, wanted, rtol=1e-4, err_msg=name)
+    assert found["tokens"].max() > 1
+
+
 def test_samples_are_those_of_the_library(ask, translator):
     seeds = [5, -9, 2**31 - 1, 0, *range(len(tiny.LINES))]
     count = len(TEXTS)
