@@ -307,17 +307,18 @@ class Int8Products(Products):
         self._matrices = _Table(matrices)
 
     def matmul(self, x, kernel, *low_rank):
-        found = self._matrices.get(kernel)
-        return int8.product(x, found) if found else super().matmul(x, kernel, *low_rank)
+        matrix = self._matrices.get(kernel)
+        return int8.product(x, matrix) if matrix else super().matmul(x, kernel, *low_rank)
 
     def logits(self, x, matrix):
         found = self._matrices.get(matrix)
         return int8.product(x, found) if found else super().logits(x, matrix)
 
     def partial_logits(self, ids, matrix, dtype):
-        if found := self._matrices.get(matrix):
-            return int8.partial_logits(ids, found)
-        return super().partial_logits(ids, matrix, dtype)
+        found = self._matrices.get(matrix)
+        return (
+            int8.partial_logits(ids, found) if found else super().partial_logits(ids, matrix, dtype)
+        )
 
     def lookup(self, ids, matrix):
         found = self._matrices.get(matrix)
