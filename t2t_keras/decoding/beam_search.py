@@ -357,7 +357,7 @@ def _int32(integers):
 def _force(forced, logits, top, ids):
     """Returns logits `top` and `ids`, [batch, beams, k], in which forced tokens are the only ones.
 
-    Those are integers [batch, 1], the tokens that must come next; 0: any.
+    `forced`, integers [batch, 1], are the tokens that must come next; 0: any.
     """
     k = ids.shape[2]
     forced_logits = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]

@@ -129,7 +129,8 @@ def of_real_positions(encodings, mask):
     """Returns the encoding of each position, if padding is not counted as a position.
 
     The encodings are [length, model_dim], of positions 0, 1, 2, …, the result [batch, length,
-    model_dim]. The mask is bool [batch, length], False on padding; for None the encodings return.
+    model_dim]. The mask is bool [batch, length], False on padding. Without a mask the encodings
+    are returned as they are.
     """
     return encodings if mask is None else tf.gather(encodings, _count(mask))
 

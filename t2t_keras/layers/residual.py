@@ -20,8 +20,8 @@ class Residual(SequenceLayer):
         dropout: P_drop, rate at which the sub-layer's output is dropped in training.
         epsilon: added to the variance in the layer norm.
 
-    Of x, the input of the connection, it returns the input of the sub-layer, and with the output y
-    of the sub-layer the output of the connection; all are [..., model_dim].
+    A call with x alone returns the input of the sub-layer. A call with x and y, the output of the
+    sub-layer, returns the output of the connection. All are [..., model_dim].
     """
 
     def __init__(self, dropout: float = 0.1, epsilon: float = 1e-6, **kwargs):
@@ -39,8 +39,8 @@ class Residual(SequenceLayer):
     def around(self, x: tf.Tensor, sublayer: Callable) -> tf.Tensor | tuple:
         """Returns the output of the connection around a sub-layer, and its further results.
 
-        Both x and the result are [..., model_dim]; if a sub-layer returns a tuple that begins with
-        it, so does the connection.
+        x and the results of the sub-layer and of the connection are [..., model_dim]. A sub-layer
+        may return a tuple of this and more: then the connection returns a tuple of the same size.
         """
         y = sublayer(self(x))
         return (self(x, y[0]), *y[1:]) if isinstance(y, tuple) else self(x, y)

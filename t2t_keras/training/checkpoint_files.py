@@ -8,7 +8,6 @@ in TensorFlow's own format, which `tf.train.load_checkpoint` reads, each with a 
 saves and from which checkpoint it resumes.
 """
 
-import functools
 import itertools
 import os
 import pathlib
@@ -44,18 +43,28 @@ class DamagedCheckpointError(InputError):
 # Names -------------------------------------------------------------------------------------------
 
 
+def initial_path(directory):
+    """Returns the path of a pretrained model's weights, with which a training begins."""
+    return _path("initial", directory, 0)
+
+
+def step_path(directory, step):
+    """Returns the path of the checkpoint of a training step."""
+    return _path("step", directory, step)
+
+
+def average_path(directory, step):
+    """Returns the path of the average of the checkpoints up to a step."""
+    return _path("average", directory, step)
+
+
+def ema_path(directory, step):
+    """Returns the path of the exponential moving average of the weights up to a step."""
+    return _path("ema", directory, step)
+
+
 def _path(kind, directory, step):
     return pathlib.Path(directory) / f"{kind}_{step:08d}"
-
-
-initial_path = functools.partial(_path, "initial", step=0)
-"""Function of the folder of checkpoints to the path of the weights with which a training begins."""
-step_path = functools.partial(_path, "step")
-"""Function of the folder and a training step to the path of its checkpoint."""
-average_path = functools.partial(_path, "average")
-"""Function of the folder and a step to the path of the average of the checkpoints up to it."""
-ema_path = functools.partial(_path, "ema")
-"""Function of the folder and a step to the path of the moving average of weights up to it."""
 
 
 def step_of(path):

@@ -9,6 +9,7 @@ every process: `model/encoder/layers/0/attention/kernel`, `optimizer/_momentums/
 `random/…` for the random states of dropout.
 """
 
+import functools
 import pathlib
 from collections.abc import Sequence
 
@@ -136,9 +137,8 @@ class CheckpointManager:
                 not restore the same step. Then nothing is renamed.
         """
         variables, values = self._variables(), {}  # made by all workers together
-        step = (
-            distribution.call_on_chief(lambda: self._read_newest(variables, values, start_over)) - 1
-        )
+        read = functools.partial(self._read_newest, variables, values, start_over)
+        step = distribution.call_on_chief(read) - 1
         if step < 0:
             return 0
         self._read_on_other_workers(step, variables, values)
