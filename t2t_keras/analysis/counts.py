@@ -120,8 +120,14 @@ def count_forward_flops(
     Raises:
         InputError: for a variant whose products are not known here.
     """
-    without = [name for name, kind in POSITION_EMBEDDINGS.items() if not kind.multiplies]
     exact = "count_graph_flops(trace_forward(…)) with"
+    stated = {name: vars(kind).get("multiplies") for name, kind in POSITION_EMBEDDINGS.items()}
+    if stated[config.position_embedding] is None:
+        raise InputError(
+            f"the class of position_embedding {config.position_embedding!r} does not state "
+            f"`multiplies`, whether it has matrix products: state it, or call {exact} a model."
+        )
+    without = [name for name, multiplies in stated.items() if not multiplies]
     _require_counted(config, "FLOPs", exact, position_embedding=without)
     encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
     # W^Q and W^O apply to query positions, W^K and W^V to key positions. A score takes key_dim

@@ -30,12 +30,12 @@ class PositionEmbedding(SequenceLayer):
         max_positions: int, longest sequence that has positions; None: no limit.
         in_attention: bool, whether it acts in self-attention; each self-attention then has its own
             instance. False: it is added to the embedded tokens.
-        multiplies: bool, whether it has matrix products, which `analysis.counts` leaves out.
+        multiplies: bool, whether it has matrix products. Each class states it; without its own
+            statement `analysis.counts` refuses to count FLOPs, as with True.
     """
 
     max_positions = None
     in_attention = False
-    multiplies = False
 
     @classmethod
     def from_transformer(cls, config, **kwargs) -> "PositionEmbedding":
@@ -170,6 +170,7 @@ class SinusoidalPositions(PositionEmbedding):
     """
 
     in_ctranslate2 = True
+    multiplies = False
 
     def call(self, x: tf.Tensor, positions=None, mask=None) -> tf.Tensor:
         positions, mask = require_places(x, positions, mask)

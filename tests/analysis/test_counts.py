@@ -1,6 +1,7 @@
 import pytest
 import tensorflow as tf
 
+from t2t_keras import layers
 from t2t_keras.analysis.counts import (
     count_forward_flops,
     count_graph_flops,
@@ -63,6 +64,30 @@ def test_flops_of_the_config_are_those_of_the_graph(changes):
     assert count_graph_flops(trace_forward(model, *sizes)) == forward.total
     training = count_graph_flops(trace_training(model, LabelSmoothedCrossEntropy(), *sizes))
     assert training == count_training_flops(config, *sizes)
+
+
+@pytest.mark.parametrize("name", variants.POSITION_EMBEDDINGS)
+def test_position_embeddings_state_whether_they_multiply(name):
+    config = TransformerConfig(50, **SMALL | {"key_dim": 6}, position_embedding=name)
+    if variants.POSITION_EMBEDDINGS[name].multiplies:
+        with pytest.raises(InputError, match="whose FLOPs are not counted"):
+            count_forward_flops(config, 3, 7, 5)
+    else:
+        counted = count_graph_flops(trace_forward(Transformer(config), 3, 7, 5))
+        assert count_forward_flops(config, 3, 7, 5).total == counted
+
+
+def test_a_position_embedding_without_a_statement_is_not_counted(monkeypatch):
+    class Multiplying(layers.RotaryPositions):
+        """Inherits a statement that does not hold for it."""
+
+        def adjust_scores(self, scores, query, distance):
+            return scores + tf.matmul(query, query, transpose_b=True)
+
+    monkeypatch.setitem(variants.POSITION_EMBEDDINGS, "rotary", Multiplying)
+    config = TransformerConfig(50, **SMALL | {"key_dim": 6}, position_embedding="rotary")
+    with pytest.raises(InputError, match="'rotary' does not state `multiplies`"):
+        count_training_flops(config, 3, 7, 5)
 
 
 def test_variants_that_are_not_counted_are_refused():

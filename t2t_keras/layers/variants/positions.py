@@ -40,6 +40,7 @@ class LearnedPositions(PositionEmbedding):
     """
 
     in_ctranslate2 = True
+    multiplies = False
 
     def __init__(self, max_positions: int, **kwargs):
         super().__init__(**kwargs)
@@ -110,6 +111,7 @@ class FairseqSinusoidalPositions(SinusoidalPositions):
     """
 
     in_ctranslate2 = True
+    multiplies = False
     first_position = 2
 
     def build(self, input_shape: Shape) -> None:
@@ -147,6 +149,7 @@ class RotaryPositions(PositionEmbedding):
     """
 
     in_attention = True
+    multiplies = False
 
     def build(self, input_shape: Shape) -> None:
         if input_shape[-1] % 2:
