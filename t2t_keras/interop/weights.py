@@ -14,6 +14,7 @@ import numpy as np
 
 from t2t_keras.errors import InputError
 from t2t_keras.interop.files import check_file
+from t2t_keras.models.parts import sub_layers
 
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _SAFETENSORS_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16"}
@@ -108,7 +109,7 @@ class Arrays:
 def set_layers(model, channels, linear, norm):
     """Sets the weights of a `Transformer`'s layers, and of the norms after its stacks.
 
-    Sub-layers have CTranslate2's names: self_attention, attention (of the memory) and ffn.
+    Side, number and sub-layer are those of `models.parts.SubLayer`.
 
     Args:
         model: `Transformer`.
@@ -122,37 +123,14 @@ def set_layers(model, channels, linear, norm):
     Raises:
         InputError: if the file has a bias and a layer has none.
     """
-    for side in ("encoder", "decoder"):
-        stack, norms = getattr(model, side), {}
-        if model.config.norm == "pre":
-            norms[None, None] = stack.final_norm
-        for number, layer in enumerate(stack.layers):
-            for sub_layer, layers, its_norm in _sub_layers(layer):
-                norms[number, sub_layer] = its_norm
-                for index, one in enumerate(layers):
-                    parts = linear(side, number, sub_layer, index, *one.kernel.shape)
-                    # The last one writes what all others and the norms read.
-                    _set_linear(one, parts, channels, writes=one is layers[-1])
-        for place, its_norm in norms.items():
-            gamma, beta = norm(side, *place)
-            its_norm.gamma.assign(gamma[channels])
-            its_norm.beta.assign(beta[channels])
-
-
-def _sub_layers(layer):
-    """Yields the name, the linear layers and the norm of each sub-layer."""
-    cross = getattr(layer, "cross_attention", None)
-    own, residual = (
-        (layer.self_attention, layer.self_residual)
-        if cross
-        else (layer.attention, layer.attention_residual)
-    )
-    yield "self_attention", [own.qkv_projection, own.output_projection], residual.norm
-    if cross:
-        linear = [cross.query_projection, cross.kv_projection, cross.output_projection]
-        yield "attention", linear, layer.cross_residual.norm
-    feed_forward = layer.feed_forward
-    yield "ffn", [feed_forward.inner, feed_forward.outer], layer.feed_forward_residual.norm
+    for side, number, name, layers, its_norm in sub_layers(model):
+        for index, one in enumerate(layers):
+            parts = linear(side, number, name, index, *one.kernel.shape)
+            # The last one writes what all others and the norms read.
+            _set_linear(one, parts, channels, writes=one is layers[-1])
+        gamma, beta = norm(side, number, name)
+        its_norm.gamma.assign(gamma[channels])
+        its_norm.beta.assign(beta[channels])
 
 
 def _set_linear(layer, parts, channels, writes):

@@ -20,6 +20,7 @@ from t2t_keras.data.files import write_checksums
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
 from t2t_keras.layers.basic import has_form
+from t2t_keras.models.parts import sub_layers
 from t2t_keras.serving.export import new_version
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.types import StrPath
@@ -174,27 +175,25 @@ def _specification(translator):
     if model.output_bias is not None:
         spec.decoder.projection.bias = _array(model.output_bias)
     longest = max(translator.sources.limit, translator.targets.limit, _POSITIONS)
-    scale = _query_scale(config)
-    for side, stack, positions in (
-        (spec.encoder, model.encoder, model.source_positions),
-        (spec.decoder, model.decoder, model.target_positions),
+    for side, positions in (
+        (spec.encoder, model.source_positions),
+        (spec.decoder, model.target_positions),
     ):
         side.scale_embeddings = config.scale_embedding
         side.position_encodings.encodings = _table(positions, longest, config.model_dim)
-        if side.pre_norm:
-            _set_norm(side.layer_norm, stack.final_norm)
-        for layer, ours in zip(side.layer, stack.layers, strict=True):
-            if side is spec.encoder:
-                own, residual = ours.attention, ours.attention_residual
-            else:
-                own, residual = ours.self_attention, ours.self_residual
-                cross = ours.cross_attention
-                inputs = [cross.query_projection, cross.kv_projection]
-                _set_attention(layer.attention, inputs, cross, ours.cross_residual, scale)
-            _set_attention(layer.self_attention, [own.qkv_projection], own, residual, scale)
-            _set_linear(layer.ffn.linear_0, ours.feed_forward.inner)
-            _set_linear(layer.ffn.linear_1, ours.feed_forward.outer)
-            _set_norm(layer.ffn.layer_norm, ours.feed_forward_residual.norm)
+    scale = _query_scale(config)
+    for stack, number, name, linear, norm in sub_layers(model):
+        side = getattr(spec, stack)
+        part = side if number is None else getattr(side.layer[number], name)
+        part.layer_norm.gamma, part.layer_norm.beta = _array(norm.gamma), _array(norm.beta)
+        if name == "ffn":
+            targets = [part.linear_0, part.linear_1]
+        elif name is None:
+            targets = []
+        else:
+            targets, part.queries_scale = part.linear, scale
+        for target, ours in zip(targets, linear, strict=True):
+            _set_linear(target, ours)
     return spec
 
 
@@ -219,17 +218,6 @@ def _table(positions, longest, model_dim):
     if positions.max_positions:
         return _array(positions.table)
     return positions.encode(tf.range(longest), model_dim).numpy()
-
-
-def _set_attention(spec, inputs, attention, residual, scale):
-    spec.queries_scale = scale
-    for linear, ours in zip(spec.linear, [*inputs, attention.output_projection], strict=True):
-        _set_linear(linear, ours)
-    _set_norm(spec.layer_norm, residual.norm)
-
-
-def _set_norm(spec, norm):
-    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
 
 
 def _set_linear(spec, layer):
