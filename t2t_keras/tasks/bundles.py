@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import difflib
 import functools
 import os
 import shutil
@@ -49,7 +50,8 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
     """A model with a tokenizer, from text to answers; base of `Translator`, `Parser`, `Classifier`.
 
     Model, tokenizer and settings may be replaced at any time; the next call then traces new graphs.
-    Each setting is also an attribute: `translator.beam_size = 8` replaces `translator.settings`.
+    Each setting is also an attribute: `translator.beam_size = 8` replaces `translator.settings`. A
+    name that nearly is one, such as beamsize, raises InputError, unless a class defines it.
 
     A subclass sets `task`, its name in a bundle, `settings_type`, a dataclass of `Settings`,
     `model_type`, the class of the model in a bundle, `model_attributes`, names that any model must
@@ -89,8 +91,15 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         self.settings = self.settings_type(*values, **settings)
 
     def __setattr__(self, name, value):
-        if name in _names_of(self.settings_type):
+        names = _names_of(self.settings_type)
+        if name in names:
             name, value = "settings", dataclasses.replace(self.settings, **{name: value})
+        elif not (name in _PARTS or name.startswith("_") or hasattr(self, name)):
+            for near in difflib.get_close_matches(name, names, 1, cutoff=0.8):
+                raise InputError(
+                    f"a {type(self).__name__} has no setting {name!r}: give {near}. An attribute "
+                    "of your own with this name needs a default in its class."
+                )
         if name in _PARTS and {name, *vars(self)} >= _PARTS:
             changed = copy.copy(self)
             vars(changed)[name] = value

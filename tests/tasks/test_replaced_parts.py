@@ -1,5 +1,6 @@
 """What is replaced after the first call takes effect at the next one, or is refused."""
 
+import copy
 import logging
 import threading
 
@@ -11,6 +12,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.graphs import model_function
 from t2t_keras.tasks import search
 from t2t_keras.tasks.shortlist import ShortlistTranslator
+from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 from tests.tasks.tiny import classifier, shortlist
 
@@ -61,6 +63,41 @@ def test_a_replacement_that_is_refused_changes_nothing(make, name, value, reason
     with pytest.raises(InputError, match=reason):
         setattr(predictor, name, value)
     assert getattr(predictor, name) is before
+
+
+@pytest.mark.parametrize(("make", "name", "nearest"), [
+    (tiny.translator, "beamsize", "beam_size"),
+    (tiny.translator, "lenght_penalty", "length_penalty"),
+    (tiny.translator, "max_sourcelength", "max_source_length"),
+    (classifier, "label", "labels"),
+])  # fmt: skip
+def test_a_misspelled_setting_is_refused(make, name, nearest):
+    predictor = make()
+    with pytest.raises(InputError, match=rf"has no setting '{name}': give {nearest}\."):
+        setattr(predictor, name, 3)
+    assert name not in vars(predictor)
+
+
+def test_attributes_of_a_users_own_subclass_are_no_misspelled_settings():
+    class Own(Translator):
+        beam_sizes = ()  # near a setting, and defined here
+
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.my_cache = {}
+            self._beamsize = self.beam_sizes = (1, 2)
+
+    made = tiny.translator(beam_size=2)
+    own = Own(made.model, made.tokenizer, beam_size=2)
+    own.note = "any other name"
+    again = copy.copy(own)
+    again.my_cache, again.beam_sizes = {"a": 1}, (3,)
+    assert (own.my_cache, own.beam_sizes, own._beamsize, again.note) == (
+        {},
+        (1, 2),
+        (1, 2),
+        own.note,
+    )
 
 
 def test_one_search_serves_any_number_of_rows(monkeypatch):
