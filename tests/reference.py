@@ -26,6 +26,21 @@ def attention(query, key, value, mask=None):
     return softmax(scores) @ value
 
 
+def window_mask(causal, window, segments):
+    """Which keys each query may attend to, one after the other: bool [batch, 1, query, key]."""
+    segments = np.asarray(segments)
+    mask = np.zeros((*segments.shape, segments.shape[1]), bool)
+    for row, query in np.argwhere(segments):
+        own = np.flatnonzero(segments[row] == segments[row, query])
+        if causal:
+            neighborhood = own[(own <= query) & (own > query - window)]
+        else:
+            begin = np.clip(query - window // 2, own[0], max(own[0], own[-1] + 1 - window))
+            neighborhood = own[(own >= begin) & (own < begin + window)]
+        mask[row, query, neighborhood] = True
+    return mask[:, np.newaxis]
+
+
 def multi_head(x, memory, w_query, w_key, w_value, w_output, mask=None):
     """Section 3.2.2, one head after the other; w_query is a list of a matrix for each head."""
     heads = [

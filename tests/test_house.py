@@ -49,6 +49,15 @@ def test_no_modules_import_one_another():
     assert not imports, "these import one another, directly or by others"
 
 
+def test_no_test_module_imports_another():
+    """What two share is in a module without tests, or a fixture in conftest.py."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("tests"):
+                names = [*node.module.split("."), *(alias.name for alias in node.names)]
+                assert not [name for name in names if name.startswith("test_")], path
+
+
 def test_importing_the_library_leaves_slow_packages_alone():
     code = "import sys, t2t_keras; print({'tensorflow_datasets', 'sacrebleu'} & set(sys.modules))"
     result = subprocess.run(

@@ -1,12 +1,13 @@
-"""Token shards as pairs of ids, examples of given ids, packed rows as sequences, and real text."""
+"""Token shards as pairs of ids and of given ones, packed rows as sequences, real text, pipes."""
 
 import os
 import pathlib
+import threading
 
 import pytest
 import tensorflow as tf
 
-from t2t_keras.data.shards import open_shards
+from t2t_keras.data.shards import RaggedPairs, open_shards
 
 
 def read_pairs(directory, split="train"):
@@ -18,6 +19,19 @@ def read_pairs(directory, split="train"):
         for pairs in [shards.read(index)]
         for source, target in zip(pairs.source.to_list(), pairs.target.to_list(), strict=True)
     ]
+
+
+class MemoryShards:
+    """`Shards` of lists of pairs."""
+
+    def __init__(self, *shards):
+        self.paths = [None] * len(shards)
+        self._shards = shards
+
+    def read(self, index):
+        return RaggedPairs.from_ragged(
+            *(tf.ragged.constant(side, tf.int32) for side in zip(*self._shards[index], strict=True))
+        )
 
 
 def shared_data(name):
@@ -47,3 +61,16 @@ def packed_sequences(ids, segments, positions):
         filled += [(0, 0, 0)] * (len(row) - len(filled))
         assert list(zip(row, numbers, places, strict=True)) == filled
         yield from map(tuple, parts)
+
+
+def read_in_thread(path):
+    """Reads a pipe to its end in a thread; returns a function that returns what was read."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(path.read_bytes()), daemon=True)
+    thread.start()
+
+    def result():
+        thread.join(timeout=20)
+        return found[0]
+
+    return result

@@ -5,25 +5,11 @@ import itertools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from t2t_keras.data import lexical_table
 from t2t_keras.data.lexical_table import learn_lexical_table
-from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.errors import InputError
-
-
-class MemoryShards:
-    """`Shards` of lists of pairs."""
-
-    def __init__(self, *shards):
-        self.paths = [None] * len(shards)
-        self._shards = shards
-
-    def read(self, index):
-        return RaggedPairs.from_ragged(
-            *(tf.ragged.constant(side, tf.int32) for side in zip(*self._shards[index], strict=True))
-        )
+from tests.data.reading import MemoryShards
 
 
 def random_pairs(count, seed=0):

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import threading
 
 import pytest
 import tensorflow as tf
@@ -12,20 +11,8 @@ from t2t_keras.data import MemoryCorpus, write_shards
 from t2t_keras.data.files import is_stream, output_path, write_file
 from t2t_keras.serving.export import new_version
 from t2t_keras.training.checkpoint_files import remove_checkpoint, write_checkpoint
+from tests.data.reading import read_in_thread
 from tests.tasks import tiny
-
-
-def read_in_thread(path):
-    """Reads a pipe to its end in a thread; returns a function that returns what was read."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(path.read_bytes()), daemon=True)
-    thread.start()
-
-    def result():
-        thread.join(timeout=20)
-        return found[0]
-
-    return result
 
 
 def test_a_named_pipe_is_written_through(tmp_path):

@@ -28,6 +28,7 @@ from t2t_keras.training.checkpoint_files import CheckpointReader
 ROOT = pathlib.Path(__file__).parents[2]
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
+FRENCH = ["zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf"]
 
 NARROW = {"model.model_dim": 32, "model.feed_forward_dim": 64, "model.num_heads": 2}
 SETTINGS = {
@@ -66,6 +67,20 @@ def write_folder(folder):
         sides = zip(*pairs(count, seed), strict=True)
         for language, lines in zip(("en", "de"), sides, strict=True):
             (folder / f"{split}.{language}").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_corpora(folder):
+    """Writes 300 training pairs of English and German, and 100 of English and French."""
+    write_folder(folder)
+    for split, count in (("train", 100), ("val", 20), ("test", 10)):
+        digits = dict(zip(ENGLISH, FRENCH, strict=True))
+        lines = (folder / f"{split}.en").read_text().splitlines()[:count]
+        french = [" ".join(digits[word] for word in line.split()) for line in lines]
+        (folder / "french").mkdir(exist_ok=True)
+        (folder / "french" / f"{split}.en").write_text("\n".join(lines) + "\n")
+        for place in (folder / "french", folder) if split == "test" else (folder / "french",):
+            (place / f"{split}.fr").write_text("\n".join(french) + "\n")
     return folder
 
 

@@ -15,8 +15,7 @@ from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
 from t2t_keras.training.metrics_log import MetricsLog
 from tests.data.reading import read_pairs
-from tests.end_to_end.binaries import SMALL, refused, run, write_folder
-from tests.end_to_end.test_many_languages import write_corpora
+from tests.end_to_end.binaries import SMALL, refused, run, write_corpora, write_folder
 from tests.interop import m2m100_folder
 
 pytestmark = pytest.mark.slow

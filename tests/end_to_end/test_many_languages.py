@@ -16,32 +16,16 @@ from t2t_keras.errors import InputError
 from t2t_keras.tasks.loading import load
 from tests.data.reading import read_pairs
 from tests.end_to_end.binaries import (
-    ENGLISH,
     assert_same_checkpoint,
     refused,
     run,
-    write_folder,
+    write_corpora,
 )
 from tests.end_to_end.small_config import small_config
 
 pytestmark = pytest.mark.slow
 
-FRENCH = ["zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf"]
 DIRECTIONS = ["en-de", "de-en", "en-fr"]
-
-
-def write_corpora(folder):
-    """Writes 300 training pairs of English and German, and 100 of English and French."""
-    write_folder(folder)
-    for split, count in (("train", 100), ("val", 20), ("test", 10)):
-        digits = dict(zip(ENGLISH, FRENCH, strict=True))
-        lines = (folder / f"{split}.en").read_text().splitlines()[:count]
-        french = [" ".join(digits[word] for word in line.split()) for line in lines]
-        (folder / "french").mkdir(exist_ok=True)
-        (folder / "french" / f"{split}.en").write_text("\n".join(lines) + "\n")
-        for place in (folder / "french", folder) if split == "test" else (folder / "french",):
-            (place / f"{split}.fr").write_text("\n".join(french) + "\n")
-    return folder
 
 
 def many_config(folder):

@@ -1,11 +1,13 @@
 """The first thing that a newcomer runs; minutes of training, so marked slow."""
 
 import json
-import pathlib
+import re
 import subprocess
 import time
 
 import pytest
+
+from tests.end_to_end.guides import ROOT, find
 
 GERMAN = (
     "Der alte Hund sieht eine Katze.",
@@ -14,8 +16,6 @@ GERMAN = (
     "Leider steht der Junge um sieben Uhr auf.",
     "Der König, der zwei alte Bücher kaufte, gab der Königin ein Bild.",
 )
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.mark.slow
@@ -36,3 +36,11 @@ def test_the_quickstart_learns_the_grammar(tmp_path):
     seconds = time.monotonic() - started
     assert len(result.stdout.splitlines()) < 40 + seconds / 30  # with a line of progress every 30 s
     assert "warning" not in (result.stdout + result.stderr).lower()
+
+
+def test_the_translation_of_the_readme_is_that_of_the_quickstart():
+    command, translation = find("README.md", "tools/quickstart.sh").text.splitlines()[-2:]
+    sentence = re.search(r'echo "(.*?)"', command)[1]
+    script = (ROOT / "tools" / "quickstart.sh").read_text().splitlines()
+    sources = script[script.index(next(x for x in script if x.endswith("<<'SENTENCES'"))) + 1 :]
+    assert GERMAN[sources.index(sentence)] == translation.removeprefix("# ")

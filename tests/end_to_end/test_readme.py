@@ -15,7 +15,7 @@ from pipelines.datasets.english_german import Builder
 from pipelines.fields import FIELDS
 from t2t_keras.data import FolderCorpus
 from tests.datasets.small_corpus import shrink
-from tests.end_to_end import binaries, test_many_languages, test_quickstart
+from tests.end_to_end import binaries
 from tests.end_to_end.guides import (
     BLOCKS,
     FEW_STEPS,
@@ -320,7 +320,7 @@ def test_the_pairs_of_the_lora_guide_are_aligned_and_not_blank(tmp_path, monkeyp
 @pytest.mark.slow
 def test_the_commands_of_many_languages(place):
     (place / "multi30k").mkdir()
-    test_many_languages.write_corpora(place / "multi30k")
+    binaries.write_corpora(place / "multi30k")
     for split in ("train", "val"):
         text = (place / "multi30k" / f"{split}.de").read_text()
         (place / "multi30k" / f"{split}.fr").write_text(text.upper())
@@ -387,14 +387,6 @@ def test_every_example_is_run_or_listed():
     assert examples == listed | RUN
     for reason in NOT_RUN_HERE.values():
         assert all((ROOT / path).exists() for path in re.findall(r"tests/[\w/]+\.py", reason))
-
-
-def test_the_translation_of_the_readme_is_that_of_the_quickstart():
-    command, translation = find("README.md", "tools/quickstart.sh").text.splitlines()[-2:]
-    sentence = re.search(r'echo "(.*?)"', command)[1]
-    script = (ROOT / "tools" / "quickstart.sh").read_text().splitlines()
-    sources = script[script.index(next(x for x in script if x.endswith("<<'SENTENCES'"))) + 1 :]
-    assert test_quickstart.GERMAN[sources.index(sentence)] == translation.removeprefix("# ")
 
 
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")

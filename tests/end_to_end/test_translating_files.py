@@ -18,7 +18,7 @@ from pipelines.modes import Mode
 from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.catalogs import Catalog
-from tests.data.test_writing_files import read_in_thread
+from tests.data.reading import read_in_thread
 from tests.end_to_end.binaries import pairs, popen, refused, run, wait_for
 
 

@@ -8,6 +8,7 @@ from t2t_keras import ops
 from t2t_keras.layers.attention import MultiHeadSelfAttention, Sequences, View
 from t2t_keras.layers.variants import local_attention
 from t2t_keras.layers.variants.local_attention import LocalSelfAttention
+from tests.reference import window_mask
 
 rng = np.random.default_rng(0)
 either_direction = pytest.mark.parametrize("causal", [False, True])
@@ -17,21 +18,6 @@ either_direction = pytest.mark.parametrize("causal", [False, True])
 def short_blocks(monkeypatch):
     """Blocks as short as a window allows, so that short sequences have several."""
     monkeypatch.setattr(local_attention, "_MIN_BLOCK", 1)
-
-
-def window_mask(causal, window, segments):
-    """Which keys each query may attend to, one after the other: bool [batch, 1, query, key]."""
-    segments = np.asarray(segments)
-    mask = np.zeros((*segments.shape, segments.shape[1]), bool)
-    for row, query in np.argwhere(segments):
-        own = np.flatnonzero(segments[row] == segments[row, query])
-        if causal:
-            neighborhood = own[(own <= query) & (own > query - window)]
-        else:
-            begin = np.clip(query - window // 2, own[0], max(own[0], own[-1] + 1 - window))
-            neighborhood = own[(own >= begin) & (own < begin + window)]
-        mask[row, query, neighborhood] = True
-    return mask[:, np.newaxis]
 
 
 def attend_with_mask(layer, x, mask):

@@ -9,7 +9,6 @@ from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import View
 from t2t_keras.layers.positions import PositionEmbedding
 from tests import reference
-from tests.layers.test_local_attention import window_mask
 
 HEADS, KEY_DIM, VALUE_DIM, MODEL_DIM, LENGTH = 2, 4, 6, 8, 7
 rng = np.random.default_rng(0)
@@ -100,7 +99,7 @@ def test_local_attention_is_full_attention_within_its_window(kind, causal, windo
     )
     full = attention_with(POSITIONS[kind](), causal=causal)
     full.set_weights(local.get_weights())
-    allowed = window_mask(causal, window, np.ones([1, 40]))
+    allowed = reference.window_mask(causal, window, np.ones([1, 40]))
     query, key_value = full.project(x)
     distance = layers.positions.distances(tf.range(40), tf.range(40))
     expected, _ = full.attend(query, *key_value, View(tf.constant(allowed), distance=distance))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import t2t_keras as t2t
-from tests.models.test_memory import graphs
+from tests.models.live_graphs import graphs
 
 IDS = np.random.default_rng(0).integers(4, 30, size=(3, 6))
 INPUTS = {"source_ids": IDS, "target_ids": IDS}

@@ -9,7 +9,7 @@ import t2t_keras as t2t
 from t2t_keras.errors import InputError
 from tests.models import numpy_model
 from tests.models.numpy_model import randomized
-from tests.models.test_variations import VARIATIONS
+from tests.models.variations import VARIATIONS
 
 SIZES = {"model_dim": 16, "feed_forward_dim": 24, "num_heads": 2, "num_decoder_layers": 2}
 IDS = np.array([[3, 8, 9, 10, 11, 12], [3, 4, 5, 6, 7, 8]], "int32")

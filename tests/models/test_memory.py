@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import t2t_keras as t2t
+from tests.models.live_graphs import graphs
 from tests.tasks import tiny
 
 pytestmark = pytest.mark.slow
@@ -49,10 +50,6 @@ def translated():
     translator = tiny.translator()
     translator(["The old man."])
     return translator.model
-
-
-def graphs():
-    return [o for o in gc.get_objects() if type(o).__name__.endswith("FuncGraph")]
 
 
 @pytest.mark.parametrize("make", [fitted, fitted_as_keras_does, translated])

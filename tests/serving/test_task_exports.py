@@ -15,8 +15,8 @@ from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.translation import Translator
 from tests.serving.session import Session, loaded_export
 from tests.tasks import tiny
-from tests.tasks.test_parsing import SENTENCES, make_parser
-from tests.tasks.test_protection import A, decoded, make, spans_of, texts_with_spans
+from tests.tasks.parsers import SENTENCES, make_parser
+from tests.tasks.protected import A, decoded, make, spans_of, texts_with_spans
 from tests.tasks.tiny import LABELS, classifier
 
 pytestmark = pytest.mark.slow

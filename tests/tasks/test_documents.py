@@ -11,8 +11,8 @@ import t2t_keras as t2t
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.abbreviations import ABBREVIATIONS
 from t2t_keras.tasks.documents import divide_long, split_sentences, translate_documents
-from t2t_keras.tasks.protection import ByAlignment
 from tests.tasks import tiny
+from tests.tasks.in_capitals import in_capitals, longer_than
 
 SENTENCES = {
     "en": [
@@ -104,10 +104,6 @@ def test_the_segments_of_any_text_are_the_text():
     for single in ("A dog.", tf.constant("A dog."), None):
         with pytest.raises(InputError, match="texts is "):
             split_sentences(single)
-
-
-def longer_than(limit):
-    return lambda texts: tf.strings.length(texts, unit="UTF8_CHAR") > limit
 
 
 def divided(texts, limit):
@@ -209,25 +205,6 @@ stands between sentences."""
 
 def letters_of(text):
     return re.sub(r"[\W\d_]", "", text)
-
-
-def in_capitals(texts, limit):
-    """Returns documents translated to capital letters, and the sentences that were asked, bytes."""
-    asked = []
-
-    def upper(sentences):
-        asked.extend(sentences.numpy())
-        return tf.strings.upper(sentences, "utf-8")
-
-    def same_words(texts, translations):
-        del translations
-        return tiny.word_alignment(*[[text.decode() for text in texts.numpy()]] * 2)
-
-    def translate(sentences):
-        return ByAlignment().translate(sentences, upper, same_words, room=9)
-
-    found = translate_documents(tf.constant(texts), translate, longer_than(limit), "en").numpy()
-    return [text.decode() for text in found], asked
 
 
 def test_nothing_of_a_document_is_lost():

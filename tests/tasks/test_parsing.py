@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,33 +13,9 @@ from t2t_keras.data.treebank import (
 )
 from t2t_keras.errors import InputError
 from t2t_keras.evaluation.bracketing import Parameters
-from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.parse_constraints import BracketAutomaton
-from t2t_keras.tasks.parsing import Parser, score_parses
-
-TREES = list(
-    parse_trees(
-        """(S (NP (DT The) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN cat))) (. .))
-        (S (NP (PRP It)) (VP (VBZ works) (, ,) (ADVP (RB well))) (. .))
-        (NP (NP (NN price)) (PP (IN of) (NP (CD 35) (NNS cents))) (: --))""".splitlines()
-    )
-)
-SENTENCES = ["", "The", "It works .", 'a cat , ( which ) "sees" Zürich\'s dog -- !', "x " * 14]
-
-
-def small_config(vocab_size, **changes):
-    return TransformerConfig(vocab_size, 1, 1, 16, 16, num_heads=2, **changes)
-
-
-def make_parser(seed=0, tags="kept", copy_words=False, **kwargs):
-    """A parser with large random weights: confident and wrong."""
-    tokenizer = TreeTokenizer.train(TREES, 40 if tags == "kept" else 26, tags, copy_words)
-    keras.utils.set_random_seed(seed)
-    model = Transformer(small_config(tokenizer.vocab_size, **kwargs.pop("model", {})))
-    for weight in model.weights:
-        weight.assign(4 * np.random.default_rng(seed).normal(size=weight.shape))
-    return Parser(model, tokenizer, **({"beam_size": 3, "max_extra_tokens": 16} | kwargs))
+from t2t_keras.tasks.parsing import score_parses
+from tests.tasks.parsers import SENTENCES, TREES, make_parser
 
 
 def words_of(sentence):

@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import random
 import re
 from typing import ClassVar
 
@@ -12,7 +11,6 @@ import tensorflow as tf
 
 from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.placeholders import mark_of
-from t2t_keras.data.tokenizers import train_tokenizer
 from t2t_keras.tasks.protection import (
     ByAlignment,
     clean_marks,
@@ -23,57 +21,23 @@ from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.spans import GAP, INLINE, OPENING, SPACE, WORD, mask, put_spans, unmask
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
-from tests.tasks.tiny import shortlist
-
-A, B, C = map(mark_of, (1, 2, 3))
-SPANS = [
-    "{name}",
-    "%s",
-    "<b>",
-    "</b>",
-    "&copy;",
-    "https://example.com/a?b=1",
-    "jo@x.org",
+from tests.tasks.protected import (
+    SPANS,
     A,
-    "\ue0ff",
-]
-
-
-def decoded(tensor):
-    return [text.decode() for text in tensor.numpy()]
-
-
-@functools.cache
-def tokenizer(placeholders=3, languages=()):
-    size = tiny.tokenizer().vocab_size
-    return train_tokenizer("bpe", tiny.LINES * 3, size, languages, placeholders=placeholders)
-
-
-def make(placeholders=3, **settings):
-    settings = {"max_extra_tokens": 8, "max_source_length": 40} | settings
-    return Translator(tiny.model(), tokenizer(placeholders), **settings)
+    B,
+    C,
+    decoded,
+    make,
+    spans_of,
+    texts_with_spans,
+    tokenizer,
+)
+from tests.tasks.tiny import shortlist
 
 
 @pytest.fixture(scope="module")
 def translator():
     return make()
-
-
-def texts_with_spans(count, most, seed=0):
-    rng = random.Random(seed)
-    for _ in range(count):
-        words = rng.choice(tiny.LINES).split(" ")
-        for _ in range(rng.randint(1, most)):
-            span = rng.choice(SPANS)
-            glue = span[0] in "<{&" and rng.random() < 0.4
-            place = rng.randrange(len(words))
-            words[place : place + glue] = [span + words[place]] if glue else [span]
-        yield " ".join(words)
-
-
-def spans_of(text):
-    """How often a text has each span, whatever stands beside it."""
-    return collections.Counter(re.findall("|".join(map(re.escape, SPANS)), text))
 
 
 @pytest.mark.parametrize(("sentence", "numbered"), [

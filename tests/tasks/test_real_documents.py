@@ -10,7 +10,7 @@ import re
 import pytest
 
 from t2t_keras.tasks.document_lines import join_lines
-from tests.tasks.test_documents import in_capitals
+from tests.tasks.in_capitals import in_capitals
 
 RAW = ("script", "style", "pre", "code")
 PLACEHOLDER = re.compile(r"%\(\w+\)[a-z]|%[sd]|\{\w*\}|</?\w[^>]*>|https?:\S+[\w/]")

@@ -9,7 +9,7 @@ from t2t_keras.data.base_tokenizer import FIRST_WORD
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 from t2t_keras.tasks.shortlist import Shortlist, ShortlistTranslator
-from tests.data.test_lexical_table import MemoryShards
+from tests.data.reading import MemoryShards
 from tests.tasks import tiny
 from tests.tasks.tiny import classifier, shortlist
 
