@@ -9,17 +9,13 @@ from absl import flags
 
 from pipelines.app import define_setting
 from pipelines.fields import FIELDS
-from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.data.treebank import parse_tree
 from t2t_keras.decoding import beam_search, sample
 from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
 from t2t_keras.interop.m2m100_tokenizer import TEMPLATES
 from t2t_keras.layers import variants
 from t2t_keras.layers.pooling import POOLINGS
-from t2t_keras.models.config import TransformerConfig
 from t2t_keras.models.knn import KNNTransformer
-from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import (
     LANGUAGE_TEMPLATES,
     Choice,
@@ -31,10 +27,10 @@ from t2t_keras.settings import (
     Text,
     settings_of,
 )
-from t2t_keras.tasks.parsing import Parser
 from t2t_keras.tasks.search_settings import ParserSettings, TranslatorSettings
 from t2t_keras.tasks.text_io import map_by_length
 from tests.tasks import tiny
+from tests.tasks.parsers import make_parser
 
 NO_NUMBERS = [math.nan, math.inf, -math.inf, "1", b"1", True, [1], np.array([1, 2])]
 KINDS = (TranslatorSettings, ParserSettings, SamplingSettings, KNNSettings)
@@ -102,13 +98,7 @@ def test_a_setting_names_all_variants_of_its_table(kind, table):
     assert tuple(TEMPLATES) == LANGUAGE_TEMPLATES
 
 
-def parser():
-    tokenizer = TreeTokenizer.train([parse_tree("(S (NP (PRP It)) (VP (VBZ works)))")], None)
-    config = TransformerConfig(tokenizer.vocab_size, 1, 1, 16, 16, num_heads=2)
-    return Parser(Transformer(config), tokenizer)
-
-
-@pytest.mark.parametrize("make", [tiny.translator, parser], ids=["translator", "parser"])
+@pytest.mark.parametrize("make", [tiny.translator, make_parser], ids=["translator", "parser"])
 def test_a_predictor_checks_its_settings(make):
     made = make()
     for name in vars(made.settings):

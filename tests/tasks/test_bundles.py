@@ -9,14 +9,12 @@ import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
-from t2t_keras.data.tree_tokenizer import TreeTokenizer
-from t2t_keras.data.treebank import parse_tree
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
-from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from tests.tasks import tiny
+from tests.tasks.parsers import make_parser
 
 SIZES = {"model_dim": 16, "feed_forward_dim": 24, "num_heads": 2}
 
@@ -27,18 +25,11 @@ def classifier():
     return t2t.Classifier(model, tiny.tokenizer(), ["a", "b", "ü"], max_source_length=9)
 
 
-def parser():
-    trees = [parse_tree("(S (NP (PRP It)) (VP (VBZ works)) (. .))")]
-    tokenizer = TreeTokenizer.train(trees, 20, "kept", False)
-    model = Transformer(TransformerConfig(tokenizer.vocab_size, 1, 1, **SIZES))
-    return t2t.Parser(model, tokenizer, beam_size=2, max_extra_tokens=9, max_opened=3)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [lambda: tiny.translator(beam_size=2, length_penalty_offset=0.0), classifier, parser],
-    ids=["translator", "classifier", "parser"],
-)
+@pytest.mark.parametrize("make", [
+    lambda: tiny.translator(beam_size=2, length_penalty_offset=0.0),
+    classifier,
+    lambda: make_parser(beam_size=2, max_extra_tokens=9, max_opened=3),
+], ids=["translator", "classifier", "parser"])  # fmt: skip
 def test_a_loaded_predictor_is_the_saved_one(make, tmp_path):
     saved = make()
     (tmp_path / "[b]\\undle").mkdir()  # what TensorFlow takes for a pattern
@@ -59,7 +50,7 @@ def test_a_loaded_predictor_is_the_saved_one(make, tmp_path):
 
 
 def test_what_cannot_be_saved_leaves_nothing_and_a_folder_that_is_not_empty_is_kept(tmp_path):
-    class Mine(Transformer):
+    class Mine(t2t.Transformer):
         pass
 
     mine = Mine(tiny.model().config)
