@@ -2,10 +2,11 @@
 
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
+
+from tests.processes import run_command
 
 FLAGS = re.DOTALL | re.MULTILINE
 
@@ -16,9 +17,6 @@ def test_the_api_reference_is_made_without_warnings(tmp_path):
     root = pathlib.Path(__file__).parents[1]
     command = re.search(r"^PDOC_.*? -m pdoc .*?(?=```)", (root / "README.md").read_text(), FLAGS)[0]
     command = command.replace("python", sys.executable, 1).replace("-o api", f"-o {tmp_path}")
-    made = subprocess.run(
-        ["bash", "-ec", command], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert "Warn" not in made.stderr
+    assert "Warn" not in run_command("bash", "-ec", command, cwd=root).stderr
     assert "LabelSmoothedCrossEntropy" in (tmp_path / "t2t_keras.html").read_text()
     assert (tmp_path / "t2t_keras" / "training" / "losses.html").exists()

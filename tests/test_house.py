@@ -3,10 +3,10 @@
 import ast
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
+
+from tests.processes import run_python
 
 ROOT = pathlib.Path(__file__).parent.parent
 FLOORS = {
@@ -60,10 +60,7 @@ def test_no_test_module_imports_another():
 
 def test_importing_the_library_leaves_slow_packages_alone():
     code = "import sys, t2t_keras; print({'tensorflow_datasets', 'sacrebleu'} & set(sys.modules))"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert result.stdout.strip() == "set()"
+    assert run_python("-c", code, cwd=ROOT).stdout.strip() == "set()"
 
 
 def test_every_private_name_of_keras_has_a_test_that_fails_without_it():

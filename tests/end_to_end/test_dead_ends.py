@@ -15,6 +15,7 @@ from pipelines.workdir import Workdir
 from t2t_keras.errors import InputError
 from t2t_keras.interop.pretrained import load_pretrained
 from tests.end_to_end.binaries import ROOT, SMALL, refused, run_process
+from tests.processes import run_command, run_python
 
 MISTAKES = [
     ("train", [*SMALL, "--config.model.num_heads=5"], "num_heads is 5"),
@@ -220,6 +221,11 @@ def test_a_closed_standard_stream_is_an_error(monkeypatch):
             check_path(None)
 
 
+def importing_from(folder):
+    """Returns the environment of a process that imports modules from a folder and the checkout."""
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": f"{folder}:{ROOT}"}
+
+
 @pytest.mark.parametrize(("shell", "printed"), [
     # a name in UTF-8, whatever the locale
     (
@@ -236,10 +242,9 @@ def test_a_command_prepares_its_process_before_the_imports(shell, printed, tmp_p
         "print(os.open('.', 0), ascii(sys.argv[1:]), sys.stdin, sys.stderr is None)\n"
         "raise SystemExit"
     )
-    command = ["bash", "-c", shell.format(f"{sys.executable} -m pipelines.translate")]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
-    assert re.fullmatch(printed, done.stdout.decode().strip())
+    command = shell.format(f"{sys.executable} -m pipelines.translate")
+    done = run_command("bash", "-c", command, cwd=ROOT, env=importing_from(tmp_path))
+    assert re.fullmatch(printed, done.stdout.strip())
 
 
 def test_a_program_of_a_user_that_imports_the_commands_gets_the_whole_library(tmp_path):
@@ -248,10 +253,7 @@ def test_a_program_of_a_user_that_imports_the_commands_gets_the_whole_library(tm
         "import pipelines.library as x; print(x.deferred)"
     )
     (tmp_path / "mine" / "__main__.py").touch()
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    command = [sys.executable, "-m", "mine"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert run_python("-m", "mine", env=importing_from(tmp_path)).stdout == "[]\n"
 
 
 def test_an_interrupt_during_the_imports_is_no_traceback(tmp_path):
@@ -260,7 +262,7 @@ def test_an_interrupt_during_the_imports_is_no_traceback(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "pipelines.translate"],
         cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        env=importing_from(tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509

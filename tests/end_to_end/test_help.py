@@ -12,6 +12,7 @@ from absl import flags
 from pipelines.commands import BINARIES
 from pipelines.fields import FIELDS
 from tests.end_to_end.binaries import ROOT, run_process, without_flags
+from tests.processes import run_python
 
 
 def defined_flags(binary):
@@ -74,8 +75,7 @@ def test_every_setting_of_a_search_is_a_flag(binary, without):
 
 
 def test_help_is_printed_without_tensorflow():
-    command = [sys.executable, "-X", "importtime", "-m", "pipelines.translate", "--help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = run_python("-X", "importtime", "-m", "pipelines.translate", "--help", cwd=ROOT)
     assert list(explained_flags(done.stdout))[:4] == ["workdir", "saved_model", "input", "output"]
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert not imported & {"tensorflow", "keras", "numpy"}

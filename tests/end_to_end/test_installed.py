@@ -15,6 +15,7 @@ import pytest
 from pipelines import commands, config_flag
 from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import ROOT, SMALL, write_folder
+from tests.processes import run_command
 
 SETUP = configparser.ConfigParser()
 SETUP.read(ROOT / "setup.cfg")
@@ -69,15 +70,8 @@ def installed(tmp_path_factory):
 def run(site, folder, command, *flags, stdin=""):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    return subprocess.run(
-        [site.parents[2] / "bin" / command, *flags],
-        cwd=folder,
-        env=environment,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = site.parents[2] / "bin" / command
+    return run_command(command, *flags, cwd=folder, env=environment, input=stdin)
 
 
 @pytest.mark.slow

@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 
 import absl.app
 import pytest
@@ -28,6 +26,7 @@ from tests.end_to_end.binaries import (
     wait_for,
 )
 from tests.models.cluster import outcomes, start_workers
+from tests.processes import run_python
 
 LONG = "--config.train.steps=100000"
 
@@ -68,13 +67,7 @@ def test_a_run_killed_as_it_writes_ends_where_an_unbroken_one_ends(
         "replace .*step_00000010",
         "fsync .*metrics.csv",  # with a checkpoint to resume from
     ):
-        killed = subprocess.run(
-            [sys.executable, "-c", KILLED, pattern, *arguments],
-            cwd=ROOT,
-            capture_output=True,
-            check=False,
-        )
-        assert killed.returncode == -signal.SIGKILL, (pattern, killed.stderr.decode())
+        run_python("-c", KILLED, pattern, *arguments, cwd=ROOT, code=-signal.SIGKILL)
     assert [path.name for path in checkpoint_paths(tmp_path / "checkpoints")] == ["step_00000005"]
     _, stderr = run_process("train", *arguments)
     assert "Resuming from step 5" in stderr

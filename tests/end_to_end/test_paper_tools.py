@@ -5,8 +5,6 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 
 import matplotlib.image
 import numpy as np
@@ -14,19 +12,14 @@ import pytest
 
 from pipelines.configs import table3, variations
 from tests.end_to_end.binaries import ROOT, SMALL
+from tests.processes import run_python
 
 
 def run(tool, folder, *flags, code=0):
     """Runs a tool of the paper; returns its JSON, or its last line of errors."""
-    done = subprocess.run(
-        [sys.executable, f"tools/paper/{tool}.py", f"--output_dir={folder}", *map(str, flags)],
-        cwd=ROOT,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
+    command = f"tools/paper/{tool}.py", f"--output_dir={folder}", *map(str, flags)
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = run_python(*command, code=code, cwd=ROOT, env=environment)
     if code:
         return done.stderr.splitlines()[-1]
     text = (folder / f"{tool}.md").read_text()

@@ -2,12 +2,12 @@
 
 import json
 import re
-import subprocess
 import time
 
 import pytest
 
 from tests.end_to_end.guides import ROOT, find
+from tests.processes import run_command
 
 GERMAN = (
     "Der alte Hund sieht eine Katze.",
@@ -21,13 +21,7 @@ GERMAN = (
 @pytest.mark.slow
 def test_the_quickstart_learns_the_grammar(tmp_path):
     started = time.monotonic()
-    result = subprocess.run(
-        ["bash", ROOT / "tools/quickstart.sh", tmp_path],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
+    result = run_command("bash", ROOT / "tools/quickstart.sh", tmp_path)
     test = json.loads((tmp_path / "test.out").read_text().splitlines()[-1])
     assert test["exact"] >= 0.99
     assert test["bleu"] >= 99

@@ -34,6 +34,7 @@ from tests.end_to_end.guides import (
     scores_in,
 )
 from tests.interop import m2m100_folder, marian_folder
+from tests.processes import run_command
 
 NOT_RUN_HERE = {
     ("README.md", "tools/quickstart.sh"): "tests/end_to_end/test_quickstart.py, and CI",
@@ -227,10 +228,8 @@ def own_pair(made_once):
 def test_the_script_of_the_guide_refuses_files_that_are_not_aligned(tmp_path):
     for language, count in (("en", 5_000), ("fr", 4_999)):
         (tmp_path / f"corpus.{language}").write_text("a line\n" * count)
-    done = subprocess.run(
-        ["bash", "-c", SPLITS], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, list((tmp_path / "pairs").iterdir())) == (1, [])
+    done = run_command("bash", "-c", SPLITS, cwd=tmp_path, code=1)
+    assert not list((tmp_path / "pairs").iterdir())
     assert done.stderr == "corpus.en and corpus.fr have different numbers of lines\n"
 
 

@@ -1,14 +1,13 @@
 """Backends that are refused, and models that TensorFlow saves."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
 
 import t2t_keras as t2t
 from t2t_keras.errors import require_backend
+from tests.processes import run_python
 
 
 @pytest.mark.parametrize(("variable", "value", "words"), [
@@ -27,8 +26,7 @@ from t2t_keras.errors import require_backend
 ])  # fmt: skip
 def test_another_keras_is_refused_before_its_package_is_imported(variable, value, words):
     environment = os.environ | {variable: value}
-    command = [sys.executable, "-c", "import t2t_keras"]
-    process = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+    process = run_python("-c", "import t2t_keras", env=environment, code=1)
     assert process.stderr.splitlines()[-1] == f"ImportError: {words}"
 
 

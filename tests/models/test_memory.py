@@ -2,8 +2,6 @@
 
 import gc
 import itertools
-import subprocess
-import sys
 import weakref
 
 import keras
@@ -12,6 +10,7 @@ import pytest
 
 import t2t_keras as t2t
 from tests.models.live_graphs import graphs
+from tests.processes import run_python
 from tests.tasks import tiny
 
 pytestmark = pytest.mark.slow
@@ -75,7 +74,6 @@ def test_memory_stays_flat_over_many_models():
     One set of weights that is kept would be 64 MiB in each round. What the allocator keeps of the
     first rounds, up to 49 MiB, does not come again.
     """
-    command = [sys.executable, "-m", "tests.models.many_models", "3"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    sizes = [float(line) for line in result.stdout.split()]
+    printed = run_python("-m", "tests.models.many_models", "3").stdout
+    sizes = [float(line) for line in printed.split()]
     assert min(later - sooner for sooner, later in itertools.pairwise(sizes)) < 32, sizes  # MiB

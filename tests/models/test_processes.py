@@ -6,13 +6,12 @@ Logical devices are made before TensorFlow starts, and XLA reads where it writes
 import importlib
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from tests.models.cluster import ROOT, outcomes, start_workers
+from tests.processes import run_python
 
 REPLICAS = "tests/models/replicated_two_devices.py"
 ONE_TEST = f"{REPLICAS}::test_a_loss_of_keras_is_that_of_the_global_batch"
@@ -28,15 +27,8 @@ WORKER = "tests.models.replicated_worker"
 )
 def test_two_devices_train_as_one(tests, tmp_path):
     flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", *tests],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"XLA_FLAGS": flags, "XLA_DUMP": str(tmp_path)},
-        cwd=ROOT,
-    )
-    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
+    environment = os.environ | {"XLA_FLAGS": flags, "XLA_DUMP": str(tmp_path)}
+    run_python("-m", "pytest", "-q", "-x", *tests, env=environment, cwd=ROOT)
 
 
 @pytest.mark.slow

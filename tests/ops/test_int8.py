@@ -1,8 +1,6 @@
 """Products in int8: exact on every CPU, and independent of the rows beside them."""
 
 import os
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -11,6 +9,7 @@ import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.ops import int8
+from tests.processes import run_python
 
 
 def normal(*shape, seed=0):
@@ -139,14 +138,7 @@ def test_the_largest_products_overflow_on_no_cpu(isa):
         check_extreme_products()
         return
     code = "from tests.ops import test_int8; test_int8.check_extreme_products()"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"ONEDNN_MAX_CPU_ISA": isa},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    run_python("-c", code, env=os.environ | {"ONEDNN_MAX_CPU_ISA": isa})
 
 
 def test_logits_of_some_rows_are_those_of_the_whole_matrix():

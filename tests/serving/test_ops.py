@@ -1,11 +1,9 @@
 """What the exported graph is made of: only ops that a stock model server has."""
 
-import subprocess
-import sys
-
 import pytest
 import tensorflow as tf
 
+from tests.processes import run_python
 from tests.serving.session import graph_of, nodes_of
 
 pytestmark = pytest.mark.slow
@@ -34,10 +32,7 @@ print(*(op.name for op in ops.op))
 
 @pytest.fixture(scope="module")
 def allowed():
-    run = subprocess.run(
-        [sys.executable, "-c", LIST_CORE_OPS], capture_output=True, text=True, check=True
-    )
-    core = set(run.stdout.split())
+    core = set(run_python("-c", LIST_CORE_OPS).stdout.split())
     assert "MatMul" in core
     assert not core & TEXT_OPS
     return (core | TEXT_OPS) - FORBIDDEN

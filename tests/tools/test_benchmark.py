@@ -1,7 +1,6 @@
 import itertools
 import json
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -9,6 +8,7 @@ from benchmarks import alternation, contests
 from benchmarks.alternation import Contest, Contestant
 
 from t2t_keras.errors import InputError
+from tests.processes import run_python
 
 pytestmark = pytest.mark.slow
 
@@ -20,14 +20,7 @@ def contest(*contestants, unit="x", **settings):
 
 
 def run(folder, *arguments, code=0):
-    done = subprocess.run(
-        [sys.executable, TOOL, *arguments, f"--output_dir={folder}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    return done
+    return run_python(TOOL, *arguments, f"--output_dir={folder}", code=code)
 
 
 def test_ratios_are_of_medians_and_more_is_always_better():

@@ -1,26 +1,20 @@
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
 
 from t2t_keras.serving import export_saved_model
+from tests.processes import run_python
 from tests.tasks import tiny
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "serving_load.py"
 
 
-def load_test(folder, export, **flags):
+def load_test(folder, export, code=0, **flags):
     (folder / "lines").write_text("\n".join([*tiny.LINES, "word " * 100]))
     flags |= {"saved_model": export, "input": folder / "lines", "concurrency": "1,4"}
-    return subprocess.run(
-        [sys.executable, TOOL, *(f"--{name}={value}" for name, value in flags.items())],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_python(TOOL, *(f"--{name}={value}" for name, value in flags.items()), code=code)
 
 
 @pytest.mark.slow
@@ -29,7 +23,6 @@ def test_answers_under_load_are_right_and_the_figures_are_consistent(tmp_path):
     export_saved_model(tiny.translator(), export, signatures=["serving_default"], verify=False)
     output = tmp_path / "load.json"
     run = load_test(tmp_path, export, seconds=0.3, requests=100, growth=200, output=output)
-    assert run.returncode == 0, run.stderr
     figures = json.loads(output.read_text())
     cases = [(mode, count) for mode in ("single", "batched") for count in (1, 4)]
     assert [(row["requests"], row["concurrency"]) for row in figures["load"]] == cases
@@ -63,7 +56,6 @@ def test_wrong_answers_and_growing_memory_are_told(tmp_path):
     model = Faulty()
     export = str(tmp_path / "1")
     tf.saved_model.save(model, export, signatures={"serving_default": model.translate})
-    run = load_test(tmp_path, export, seconds=0.01, requests=40, soak_concurrency=1)
-    assert run.returncode == 1
+    run = load_test(tmp_path, export, seconds=0.01, requests=40, soak_concurrency=1, code=1)
     assert "answers were not those to the same lines one at a time" in run.stderr
     assert "error: memory grew by" in run.stderr
