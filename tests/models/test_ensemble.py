@@ -8,9 +8,9 @@ import t2t_keras as t2t
 from t2t_keras.errors import InputError
 from t2t_keras.models.lora import enable_lora
 from t2t_keras.ops import products
-from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.ctranslate2 import export_ctranslate2
 from t2t_keras.tasks.shortlist import ShortlistTranslator
+from tests.serving.session import loaded_export
 from tests.tasks import tiny
 from tests.tasks.tiny import classifier, shortlist
 
@@ -78,14 +78,9 @@ def test_lora_is_merged_into_copies_of_the_members():
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_an_export_has_the_weights_of_all_members(members, precision, tmp_path):
     translator = ensemble(members[:2])
-    export_saved_model(
-        translator,
-        tmp_path / "1",
-        signatures=["serving_default", "score"],
-        precision=precision,
-        verify=False,
-    )
-    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+    names = "serving_default", "score"
+    loaded = loaded_export(translator, tmp_path / "1", *names, precision=precision)
+    signatures = loaded.signatures
     found = signatures["serving_default"](text=tf.constant(TEXTS))
     if precision == "float32":
         assert [text.decode() for text in found["translation"].numpy()] == translator(TEXTS)

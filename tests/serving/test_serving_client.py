@@ -4,10 +4,9 @@ import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 
-from t2t_keras.serving import export_saved_model
 from tests.serving.model_server import serving
+from tests.serving.session import loaded_export
 from tests.tasks import tiny
 
 pytestmark = pytest.mark.slow
@@ -57,9 +56,8 @@ def test_signatures_of_two_texts_take_a_tab_between_them(server, translator):
 
 def test_a_model_of_many_languages_gets_them_of_all_lines(tmp_path):
     translator = tiny.multilingual_translator(source="source", forces_target=True)
-    options = {"signatures": ["serving_default"], "verify": False}
-    export_saved_model(translator, tmp_path / "1", **options)
-    with serving(tf.saved_model.load(str(tmp_path / "1")), version=1) as server:
+    loaded = loaded_export(translator, tmp_path / "1", "serving_default")
+    with serving(loaded, version=1) as server:
         found = answer(server, "--source_language=en", "--target_language=fr", lines=LINES[:2])
         refused = client(f"--port={server.server_port}", "--target_language=xx", lines=LINES[:2])
     expected = translator(LINES[:2], source_language="en", target_language="fr")

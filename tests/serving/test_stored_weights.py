@@ -7,9 +7,9 @@ import tensorflow as tf
 from t2t_keras import ops
 from t2t_keras.models.search_steps import step_products
 from t2t_keras.ops import products
-from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.stored_weights import DerivedWeights, stored_weights
 from t2t_keras.tasks.translation import Translator
+from tests.serving.session import loaded_export
 from tests.tasks import tiny
 
 pytestmark = pytest.mark.slow
@@ -25,9 +25,8 @@ def forms_for_cpus():
 def test_copies_for_steps_are_computed_at_loading(precision, monkeypatch, tmp_path):
     monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", 1)
     translator = tiny.translator()
-    options = {"signatures": ["serving_default", "n_best"], "verify": False}
-    export_saved_model(translator, tmp_path / "1", precision=precision, **options)
-    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    names = "serving_default", "n_best"
+    loaded = loaded_export(translator, tmp_path / "1", *names, precision=precision)
     few = loaded.signatures["n_best"](text=tf.constant(tiny.ODD))  # 6 · 4 rows
     many = loaded.signatures["n_best"](text=tf.constant(tiny.ODD * 2))
     np.testing.assert_array_equal(few["translations"], many["translations"][:6])
