@@ -50,48 +50,38 @@ class SearchLoop:
                 "steps."
             )
 
+        def next_size(done):  # of the next batch, an integer []: the active sentences, rounded up
+            batch = tf.size(done, ops.index_dtype())
+            active = batch - tf.math.count_nonzero(done, dtype=batch.dtype)
+            return tf.minimum(self.round_up(active), batch)
+
         def goes_on(search):  # a round ends when the next batch is at most ¾ of its own
-            return 4 * self._num_kept(search.done) > 3 * tf.size(search.done, ops.index_dtype())
+            return 4 * next_size(search.done) > 3 * tf.size(search.done, ops.index_dtype())
 
         def run_round(last):
             # 1. Take the sentences that are not done, in their order.
-            kept = self._kept(last.search.done)
-            rows = tf.gather(last.rows, kept)
-            search = _gather_batch(last.search, kept)
+            order = ops.to_index(tf.argsort(ops.to_index(last.search.done), stable=True))
+            kept = order[: tf.cast(next_size(last.search.done), tf.int32)]
+            rows, search = tf.nest.map_structure(
+                lambda x: tf.gather(x, kept) if x.shape.rank else x, (last.rows, last.search)
+            )
             # 2. Search until a smaller batch is worthwhile.
             search = while_loop(goes_on, advance, search, shapes.search)
             # 3. Store their results; those of sentences not yet done are overwritten later.
-            return _Round(_store(last.results, rows, finish(search)), rows, search)
+            new = finish(search)
+            longer = tf.shape(new.ids)[2] - tf.shape(last.results.ids)[2]
+            results = tf.nest.map_structure(
+                lambda old, new: tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new),
+                last.results.with_tokens(lambda x: ops.pad_end(x, longer)),
+                new,
+            )
+            return _Round(results, rows, search)
 
         batch = tf.shape(state.done)[0]
         first = _Round(finish(state), ops.arange(batch), state)
         shapes = loop_shapes(first, any_batch=True)
         last = while_loop(lambda last: ~tf.reduce_all(last.search.done), run_round, first, shapes)
         return last.results
-
-    def _num_kept(self, done):
-        """Returns the size of the next batch, integer []: the active sentences, rounded up."""
-        batch = tf.size(done, ops.index_dtype())
-        active = batch - tf.math.count_nonzero(done, dtype=batch.dtype)
-        return tf.minimum(self.round_up(active), batch)
-
-    def _kept(self, done):
-        """Returns the indices of the next batch, integers [kept]: active sentences first."""
-        order = ops.to_index(tf.argsort(ops.to_index(done), stable=True))
-        return order[: tf.cast(self._num_kept(done), tf.int32)]
-
-
-def _gather_batch(nest, kept):
-    return tf.nest.map_structure(lambda x: tf.gather(x, kept) if x.shape.rank else x, nest)
-
-
-def _store(results, rows, new):
-    """Returns `results` [batch, n_best] with new `Hypotheses` [active, n_best] in `rows`."""
-    count = tf.shape(new.ids)[2] - tf.shape(results.ids)[2]
-    results = results.with_tokens(lambda x: ops.pad_end(x, count))
-    return tf.nest.map_structure(
-        lambda old, new: tf.tensor_scatter_nd_update(old, rows[:, tf.newaxis], new), results, new
-    )
 
 
 def while_loop(unfinished, body, state, shapes=None):
