@@ -48,26 +48,24 @@ def step_products(model):
         for layer in _layers_of(model)
         if all(hasattr(layer, name) for name in ("step", "decoder", "output_matrix"))
     ]
-    return {
-        "matrices": [factors for member in members for factors in _step_matrices(member.decoder)],
-        "output_matrices": [member.output_matrix for member in members],
-        "dtype": members[0].compute_dtype if members else "float32",
-    }
-
-
-def _step_matrices(decoder):
-    """Returns the `Linear.factors` of a decoder, except those applied only once, to the memory."""
-    memory_only = [
+    decoders = [member.decoder for member in members]
+    of_memory = [  # applied only once, to the memory
         part
+        for decoder in decoders
         for layer in decoder.layers
         if hasattr(layer, "cross_attention")
         for part in keras_compat.all_layers(layer.cross_attention.kv_projection)
     ]
-    return [
-        layer.factors
-        for layer in keras_compat.all_layers(decoder)
-        if isinstance(layer, Linear) and layer not in memory_only
-    ]
+    return {
+        "matrices": [
+            layer.factors
+            for decoder in decoders
+            for layer in keras_compat.all_layers(decoder)
+            if isinstance(layer, Linear) and layer not in of_memory
+        ],
+        "output_matrices": [member.output_matrix for member in members],
+        "dtype": members[0].compute_dtype if members else "float32",
+    }
 
 
 def require_own_steps(model):
