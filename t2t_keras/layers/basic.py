@@ -82,6 +82,11 @@ def has_form(owner, form):
     )
 
 
+def defines_alone(owner, form):
+    """Whether a class gives a form of its own, and for the methods has those of a class above."""
+    return has_form(owner, form) and form in getattr(owner, "_defined_alone", ())
+
+
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class Linear(Rematerialized, keras.layers.Dense):
     """x W + b: `keras.layers.Dense` as one product of two matrices, which TensorFlow fuses.

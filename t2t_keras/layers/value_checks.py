@@ -189,37 +189,33 @@ def length_check(name, length, max_positions):
     )
 
 
-def _checks(limits, max_length, values):
-    """Returns the `Check`s of {name: integers}; None, and other tensors, are skipped."""
-    checks = []
-    for name, limit in limits.items():
-        x = values.get(name)
-        if limit is None or not tf.is_tensor(x) or isinstance(x, keras.KerasTensor):
-            continue
-        if not x.dtype.is_integer:
-            continue
-        checks.append(limit.make_check(name, x))
-        side = name.removesuffix("_ids")
-        positions = values.get(f"{side}_positions")
-        if max_length and side != name and positions is None and x.shape.rank == 2:
-            checks.append(length_check(name, tf.shape(x)[1], max_length))
-        elif max_length and tf.is_tensor(positions):
-            longest = tf.reduce_max(tf.cast(positions, tf.int64)) + 1
-            checks.append(length_check(f"{side}_positions", longest, max_length))
-    return checks
-
-
 def checked(limits, max_length, inputs, labels=None):
     """Checks inputs and labels and returns them; eager code raises an InputError.
 
     `limits` are {name of ids, or "labels": `Limit`, or None}, `max_length` the number of learned
-    positions, or None. Inputs are a dict of tensors, or only source_ids.
+    positions, or None. Inputs are a dict of tensors, or only source_ids. Values that are None, or
+    no integers, are skipped.
     """
     values = inputs if isinstance(inputs, dict) else {"source_ids": inputs}
-    for name, value in (values | {"labels": labels}).items():
+    values = {**values, "labels": labels}
+    for name, value in values.items():
         require_dense(name, value)
+    checks = []
     with ops.on_host():
-        checks = _checks(limits, max_length, values | {"labels": labels})
+        for name, limit in limits.items():
+            x = values.get(name)
+            if limit is None or not tf.is_tensor(x) or isinstance(x, keras.KerasTensor):
+                continue
+            if not x.dtype.is_integer:
+                continue
+            checks.append(limit.make_check(name, x))
+            side = name.removesuffix("_ids")
+            positions = values.get(f"{side}_positions")
+            if max_length and side != name and positions is None and x.shape.rank == 2:
+                checks.append(length_check(name, tf.shape(x)[1], max_length))
+            elif max_length and tf.is_tensor(positions):
+                longest = tf.reduce_max(tf.cast(positions, tf.int64)) + 1
+                checks.append(length_check(f"{side}_positions", longest, max_length))
         asserted = [check.require() for check in checks]
     if tf.executing_eagerly() or not asserted:
         return inputs, labels

@@ -9,16 +9,10 @@ import tensorflow as tf
 from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.layers import value_checks
-from t2t_keras.layers.basic import HasFastForms, Rematerialized
+from t2t_keras.layers.basic import HasFastForms, Rematerialized, defines_alone, has_form
 from t2t_keras.models.compiled_steps import CompiledSteps, DefaultSteps, is_default
-from t2t_keras.models.train_step import (
-    SETTINGS,
-    TrainStep,
-    defines_alone,
-    fused_objective,
-    fuses,
-    keras_objective,
-)
+from t2t_keras.models.keras_objective import keras_objective
+from t2t_keras.models.train_step import SETTINGS, TrainStep, fused_objective
 
 _wraps: Any = functools.wraps
 """Of any type: to a type checker, what `functools.wraps` returns is no method."""
@@ -129,11 +123,24 @@ class TrainableModel(
         if self.optimizer is not None:
             keras_compat.keep_no_graphs(self.optimizer)
         announced = keras.tree.flatten([metrics or [], weighted_metrics or []])
-        computes_argmax = any(getattr(metric, "needs_argmax", False) for metric in announced)
-        self.fuses_loss = fuses(self, announced, loss_weights)
-        self.loss_is_fused_only = defines_alone(loss, "from_hidden")
-        fused = functools.partial(fused_objective, computes_argmax=computes_argmax)
+        # A step with `from_hidden` in place of a loss's call needs two more fast forms: the model's
+        # `output_matrix` in place of its call, and each metric's `values_from_terms`.
+        self.fuses_loss = (
+            has_form(self.loss, "from_hidden")
+            and has_form(self, "output_matrix")
+            and all(has_form(metric, "values_from_terms") for metric in announced)
+            and loss_weights is None
+        )
+        needs_hidden = defines_alone(self.loss, "from_hidden")
+        if needs_hidden and not self.fuses_loss:
+            raise InputError(
+                f"{type(self.loss).__name__} defines from_hidden, but this model, its metrics or "
+                "loss_weights need a loss of logits: define sum_and_tokens or call as well."
+            )
+        compute_argmax = any(getattr(metric, "needs_argmax", False) for metric in announced)
+        fused = functools.partial(fused_objective, compute_argmax=compute_argmax)
         self.objective = fused if self.fuses_loss else keras_objective
+        self.test_objective = fused if needs_hidden else keras_objective
 
     def require_in_range(self, inputs):
         """Raises InputError for ids out of range; only outside of graphs."""

@@ -8,7 +8,7 @@ functions to the plain form. No function uses a layer.
 
 from t2t_keras.ops.dense import add_bias, layer_norm, silu, sum_rows
 from t2t_keras.ops.dropout import dropout
-from t2t_keras.ops.gradients import add_gradients, define_gradient, scale_gradients
+from t2t_keras.ops.gradients import define_gradient
 from t2t_keras.ops.indices import (
     PAD_ID,
     append,

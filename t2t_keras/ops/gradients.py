@@ -1,4 +1,4 @@
-"""Gradients of our own, registered once by name instead of once a call, and sums of gradients.
+"""Gradients of our own, registered once by name instead of once a call.
 
 `tf.custom_gradient` registers a closure for each call that is traced, forever: it keeps the graph
 and its variables, so that no model is ever freed. Here the gradient is a function of tensors, all
@@ -60,30 +60,3 @@ def _refused(name, *gradients):
     )
     with tf.control_dependencies([tf.debugging.Assert(tf.constant(False), [message])]):
         return [tf.identity(gradient) for gradient in gradients]
-
-
-def add_gradients(sums, gradients):
-    """Adds up two lists of gradients, any of which may be None.
-
-    Those of float16 and bfloat16 weights are added up in float32.
-    """
-    return [
-        total if new is None else new if total is None else _wide(total) + _wide(new)
-        for total, new in zip(sums, gradients, strict=True)
-    ]
-
-
-def scale_gradients(gradients, factor):
-    """Multiplies gradients, dense or sparse, by a scalar; None stays None."""
-    return [_multiplied(gradient, factor) for gradient in gradients]
-
-
-def _multiplied(x, factor):
-    if isinstance(x, tf.IndexedSlices):
-        return tf.IndexedSlices(_multiplied(x.values, factor), x.indices, x.dense_shape)
-    return x if x is None else x * tf.cast(factor, x.dtype)
-
-
-def _wide(gradient):
-    gradient = tf.convert_to_tensor(gradient)
-    return tf.cast(gradient, tf.float32) if gradient.dtype.size == 2 else gradient
