@@ -395,17 +395,20 @@ def keep_no_graphs(optimizer):
     """
     inner = unwrapped(optimizer)
     if not hasattr(inner, "process_gradients"):  # of `training.keras_compat`, which does so itself
-        inner._all_reduce_sum_gradients = summed_gradients
+        inner._all_reduce_sum_gradients = functools.partial(summed_gradients, inner)
 
 
-def summed_gradients(grads_and_vars, process=list):
-    """Returns [(gradient, variable)] with gradients summed over the replicas and processed.
+def summed_gradients(optimizer, grads_and_vars):
+    """Returns [(gradient, variable)] with gradients summed over the replicas.
 
+    If the optimizer has `process_gradients`, that gets the sums. Keras calls it in `apply`, as
+    `_all_reduce_sum_gradients`.
     Test: tests/models/test_memory.py::test_a_model_is_freed_with_its_weights_and_graphs.
     """
     gradients, variables = zip(*grads_and_vars, strict=True)
     sums = iter(sum_over_replicas([g for g in gradients if g is not None]))
     gradients = [g if g is None else next(sums) for g in gradients]
+    process = getattr(optimizer, "process_gradients", list)
     return list(zip(process(gradients), variables, strict=True))
 
 

@@ -158,8 +158,7 @@ class GradientsAfterReduction:
     def _clip_gradients(self, grads):
         return grads
 
-    def _all_reduce_sum_gradients(self, grads_and_vars):
-        return summed_gradients(grads_and_vars, self.process_gradients)
+    _all_reduce_sum_gradients = summed_gradients
 
 
 def skips_steps(optimizer):

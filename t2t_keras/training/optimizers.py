@@ -141,19 +141,16 @@ class OwnOptimizer(keras_compat.GradientsAfterReduction, keras_compat.Float32Upd
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
         # In float32, whatever the types of the weights; it takes no two types.
         norm = tf.linalg.global_norm([tf.cast(g, tf.float32) for g in gradients if g is not None])
-        self._record_norm(norm)
+        self.gradient_norm.assign(norm)
+        comparable = tf.where(tf.math.is_nan(norm), math.inf, norm)
+        largest, step = self._largest_norm.read_value(), self._largest_norm_step.read_value()
+        this_step = tf.cast(tf.convert_to_tensor(self.iterations), tf.int64) + 1
+        self._largest_norm_step.assign(tf.where(comparable > largest, this_step, step))
+        self._largest_norm.assign(tf.maximum(comparable, largest))
         if self.global_clipnorm is None:
             return self.clip_gradients(gradients)
         factor = self.global_clipnorm / tf.maximum(norm, self.global_clipnorm)  # NaN stays NaN
         return [g if g is None else g * tf.cast(factor, g.dtype) for g in gradients]
-
-    def _record_norm(self, norm):
-        self.gradient_norm.assign(norm)
-        norm = tf.where(tf.math.is_nan(norm), math.inf, norm)
-        largest, step = self._largest_norm.read_value(), self._largest_norm_step.read_value()
-        this_step = tf.cast(tf.convert_to_tensor(self.iterations), tf.int64) + 1
-        self._largest_norm_step.assign(tf.where(norm > largest, this_step, step))
-        self._largest_norm.assign(tf.maximum(norm, largest))
 
     def update_averages(self):
         """Adds the weights after an update to their averages, if there are any."""
