@@ -67,17 +67,16 @@ class StepCallback(keras.callbacks.Callback):
         self._batches_before = int(keras_compat.batches_taken(self.model.optimizer).numpy())
 
     def on_train_batch_end(self, batch, logs=None):
-        self._before, self.step = self.step, self._count(batch)
+        self._before = self.step
+        if keras_compat.skips_steps(self.model.optimizer):
+            self.step = _updates(self.model)
+        else:
+            # Known without waiting for the accelerator. Of the last execution of an epoch Keras
+            # reports a step beyond its end, where `steps_per_execution` does not divide the steps.
+            batches = min(batch + 1, self.params.get("steps") or batch + 1)
+            self.step = (self._batches_before + batches) // _batches_per_update(self.model)
         if self.step > self._before:
             self.on_step(self.step, logs or {})
-
-    def _count(self, batch):
-        if keras_compat.skips_steps(self.model.optimizer):
-            return _updates(self.model)
-        # Known without waiting for the accelerator. Of the last execution of an epoch Keras reports
-        # a step beyond its end, where `steps_per_execution` does not divide the steps.
-        batches = min(batch + 1, self.params.get("steps") or batch + 1)
-        return (self._batches_before + batches) // _batches_per_update(self.model)
 
     def crossed(self, every: int | None) -> bool:
         """Whether the latest updates reached a multiple of `every` steps.
@@ -328,20 +327,12 @@ class ProgressLogger(StepCallback):
         now = time.monotonic()
         self._training_seconds += now - self._began_at
         self._began_at = None
-        if reports:
-            self._report(step)
-            # The steps before the first report include making the graph.
-            self._first_report = self._first_report or (step, now)
-            self._reported = True
-        elif self._on_terminal and now > self._shown_at + _REFRESH_SECONDS:
-            self._shown_at = now
-            loss = float(logs.get("loss", 0.0))
-            self._show(f"step {step}/{self.total_steps}  loss {loss:.3f}")
-
-    def on_train_end(self, logs=None):
-        self._show("")
-
-    def _report(self, step):
+        if not reports:
+            if self._on_terminal and now > self._shown_at + _REFRESH_SECONDS:
+                self._shown_at = now
+                loss = float(logs.get("loss", 0.0))
+                self._show(f"step {step}/{self.total_steps}  loss {loss:.3f}")
+            return
         model = self.model
         scalars = {name: float(value) for name, value in model.get_metrics_result().items()}
         scalars["learning_rate"] = keras_compat.latest_learning_rate(model.optimizer)
@@ -363,6 +354,12 @@ class ProgressLogger(StepCallback):
         self._show("")
         text = f"step {step}/{self.total_steps}  {_as_text(scalars)}{self._time_left(step)}"
         logging.info("%s", text)
+        # The steps before the first report include making the graph.
+        self._first_report = self._first_report or (step, now)
+        self._reported = True
+
+    def on_train_end(self, logs=None):
+        self._show("")
 
     def _time_left(self, step):
         if not self._first_report:
