@@ -44,18 +44,6 @@ def takes_xla(config, replicas):
     return is_default(replicas) if config.train.xla == "auto" else config.train.xla
 
 
-def batch_shapes(config, replicas, lengths):
-    """Returns the arguments of `LengthBuckets` that decide the shapes of batches."""
-    if not takes_xla(config, replicas):
-        return {"batch_multiple": replicas}
-    longest = config.data.max_length
-    if lengths is None:
-        shapes = bucket_lengths(longest)
-    else:
-        shapes = bucket_shapes(np.minimum(lengths, longest), longest)
-    return {"batch_multiple": batch_parts(config, replicas), "bucket_lengths": shapes}
-
-
 def batch_parts(config, replicas):
     """Returns the number of parts of a global batch: the micro-batches of all replicas."""
     return replicas * config.train.micro_batches
@@ -71,6 +59,7 @@ class Task:
         monitor: (name, "min" or "max"), the scalar that decides which validation is best.
         lengths: int [pairs, 2], tokens of training pairs, for which XLA's batches get their shapes;
             None before the corpus is tokenized.
+        buckets, packing: the batchers of `make_batcher`, as `LengthBuckets` and `Packing`.
     """
 
     lengths = None
@@ -81,6 +70,23 @@ class Task:
     def check(self):
         """Raises InputError for invalid settings, before any work is done."""
         self.make_corpus()
+
+    def make_batcher(self, replicas):
+        """Returns the `Batcher` that config.data.batching names, for a number of replicas."""
+        config, longest = self.config, self.config.data.max_length
+        tokens, parts = tokens_per_batch(config, replicas), batch_parts(config, replicas)
+        batching, xla = config.data.get("batching", "buckets"), takes_xla(config, replicas)
+        if batching == "auto":
+            batching = "packed" if xla and tokens >= parts * longest else "buckets"
+        if batching == "packed":
+            return self.packing(tokens, longest, parts)
+        if not xla:
+            return self.buckets(tokens, batch_multiple=replicas)
+        if self.lengths is None:
+            shapes = bucket_lengths(longest)
+        else:
+            shapes = bucket_shapes(np.minimum(self.lengths, longest), longest)
+        return self.buckets(tokens, batch_multiple=parts, bucket_lengths=shapes)
 
     def load_tokenizer(self, directory):
         return load_tokenizer(directory)
@@ -125,17 +131,6 @@ class SequenceTask(Task):
     def target_tokenizer(self, tokenizer):
         """Returns the encoder of targets: the `tokenizer` of the sources if targets are text."""
         return getattr(tokenizer, "target", tokenizer)
-
-    def make_batcher(self, replicas):
-        """Returns the `Batcher` that config.data.batching names, for a number of replicas."""
-        data, tokens = self.config.data, tokens_per_batch(self.config, replicas)
-        batching, parts = data.batching, batch_parts(self.config, replicas)
-        if batching == "auto":
-            pack = takes_xla(self.config, replicas) and tokens >= parts * data.max_length
-            batching = "packed" if pack else "buckets"
-        if batching == "packed":
-            return self.packing(tokens, data.max_length, parts)
-        return self.buckets(tokens, **batch_shapes(self.config, replicas, self.lengths))
 
 
 def make_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):

@@ -18,7 +18,6 @@ from pipelines.base_tasks import (
     SequenceTask,
     TextTask,
     batch_parts,
-    batch_shapes,
     examples_of,
     import_dataset,
     make_tokenizer,
@@ -291,10 +290,8 @@ class ClassificationTask(TextTask):
         del tokenizer
         return self._labels
 
-    def make_batcher(self, replicas):
-        tokens, longest = tokens_per_batch(self.config, replicas), self.config.data.max_length
-        shapes = batch_shapes(self.config, replicas, self.lengths)
-        return LabeledBuckets(tokens, longest, **shapes)
+    def buckets(self, tokens, **shapes):
+        return LabeledBuckets(tokens, self.config.data.max_length, **shapes)
 
     def make_corpus(self):
         data = self.config.data
