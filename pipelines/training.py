@@ -1,7 +1,6 @@
 """The training of a run: `train` prepares the corpus, resumes, fits and averages."""
 
 import contextlib
-import functools
 
 import numpy as np
 from absl import logging
@@ -54,13 +53,72 @@ def train(config, workdir, data_service="", start_over=False, accept_corpus_chan
     """
     devices.limit_threads(config.train.parallel_micro_batches)
     strategy = default_strategy()  # before TensorFlow's first operation
-    task = experiment.check(config)
+    task, replicas = experiment.check(config), strategy.num_replicas_in_sync
     _require_known_model(task)
     with contextlib.ExitStack() as stack:
         call_on_chief(lambda: stack.enter_context(workdir.lock()))
-        call_on_chief(lambda: workdir.save_run(task, accept_corpus_changes))
-        _check_workers(task, workdir)
-        _train(task, workdir, strategy, data_service, start_over)
+        _prepare(task, workdir, replicas, accept_corpus_changes)
+        batcher = task.make_batcher(replicas)
+        tokens = tokens_per_batch(config, replicas)
+        logging.info("Batches of %d tokens a side, %d on each replica", tokens, tokens // replicas)
+        validation = {}
+        for part in parts_of(config, config.data.validation_split):
+            validation[part] = evaluation_batches(workdir.tokens, part, batcher)
+            logging.info("Batches of %s: %s", part, padding_fraction(validation[part]))
+
+        with strategy.scope():
+            model = task.make_model()
+            experiment.compile_model(task, model)
+        logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
+        if takes_xla(config, replicas):
+            logging.info(
+                "XLA compiles each shape of a batch when it first comes: a minute or more."
+            )
+        checkpoints = CheckpointManager(workdir.checkpoints, model, config.train.keep_checkpoints)
+        start_step = _restore(model, workdir, checkpoints, start_over)
+        tokenizer = task.load_tokenizer(workdir.vocabulary)
+        predictor = task.make_predictor(model, tokenizer)
+        if isinstance(predictor, Predictor):  # for `t2t_keras.load`
+            call_on_chief(lambda: write_description(workdir.path, predictor))
+        if worker_count() > 1 and start_step < config.train.steps:
+            call_on_chief(lambda: workdir.count_start(start_step))
+
+        log = MetricsLog(workdir.path, start_step)
+        evaluation = EvaluationCallback(
+            config.train.validate_every,
+            experiment.make_validation(task, model, tokenizer, validation),
+            log,
+            *task.monitor,
+            plateau_monitors=experiment.make_plateau_monitors(task, log),
+        )
+        evaluation.set_model(model)
+        evaluation.evaluate_if_missing(ended=start_step >= config.train.steps)
+        if start_step < config.train.steps:
+            service = _service(data_service, workdir, start_step)
+            _fit(config, workdir, batcher, model, checkpoints, evaluation, start_step, service)
+        elif start_step > config.train.steps:
+            logging.warning("Step %d is beyond train.steps = %d", start_step, config.train.steps)
+        if is_chief():
+            _write_averages(config, workdir, model, checkpoints)
+            if draw_curves(log.path, workdir.path / "curves.png"):
+                logging.info("Drew %s", workdir.path / "curves.png")
+            logging.info("Trained %d steps: %s", checkpoints.steps()[-1], workdir.path)
+
+
+def _prepare(task, workdir, replicas, accept_corpus_changes):
+    """Saves the config, writes vocabulary and token shards if missing, sets seed and precision."""
+    config = task.config
+    call_on_chief(lambda: workdir.save_run(task, accept_corpus_changes))
+    _check_workers(task, workdir)
+    logging.info("Config:\n%s", config)
+    logging.info("Differences from the paper:\n%s", "\n".join(config_diff(config)))
+    call_on_chief(lambda: experiment.prepare(task, workdir))
+    experiment.set_numerics(config)  # not before: preparation draws random numbers
+    if takes_xla(config, replicas):
+        shards = (
+            open_shards(workdir.tokens, part) for part in parts_of(config, config.data.train_split)
+        )
+        task.lengths = np.concatenate([each.read_lengths(0) for each in shards])  # even samples
 
 
 def _check_workers(task, workdir):
@@ -83,69 +141,6 @@ def _require_known_model(task):
         require_savable(task.predictor, task.make_model())
 
 
-def _train(task, workdir, strategy, data_service, start_over):
-    config = task.config
-    logging.info("Config:\n%s", config)
-    logging.info("Differences from the paper:\n%s", "\n".join(config_diff(config)))
-
-    call_on_chief(lambda: experiment.prepare(task, workdir))
-    experiment.set_numerics(config)  # not before: preparation draws random numbers
-    tokenizer = task.load_tokenizer(workdir.vocabulary)
-    replicas = strategy.num_replicas_in_sync
-    if takes_xla(config, replicas):
-        shards = (
-            open_shards(workdir.tokens, part) for part in parts_of(config, config.data.train_split)
-        )
-        task.lengths = np.concatenate([each.read_lengths(0) for each in shards])  # even samples
-    batcher = task.make_batcher(replicas)
-    tokens = tokens_per_batch(config, replicas)
-    logging.info("Batches of %d tokens a side, %d on each replica", tokens, tokens // replicas)
-    validation = {}
-    for part in parts_of(config, config.data.validation_split):
-        validation[part] = evaluation_batches(workdir.tokens, part, batcher)
-        logging.info("Batches of %s: %s", part, padding_fraction(validation[part]))
-
-    with strategy.scope():
-        model = task.make_model()
-        experiment.compile_model(task, model)
-    logging.info("%s weights, %d replicas", f"{model.count_params():,}", replicas)
-    if takes_xla(config, replicas):
-        logging.info("XLA compiles each shape of a batch when it first comes: a minute or more.")
-    checkpoints = CheckpointManager(workdir.checkpoints, model, config.train.keep_checkpoints)
-    start_step = _restore(model, workdir, checkpoints, start_over)
-    predictor = task.make_predictor(model, tokenizer)
-    if isinstance(predictor, Predictor):  # for `t2t_keras.load`
-        call_on_chief(lambda: write_description(workdir.path, predictor))
-    if worker_count() > 1 and start_step < config.train.steps:
-        call_on_chief(lambda: workdir.count_start(start_step))
-
-    log = MetricsLog(workdir.path, start_step)
-    evaluation = EvaluationCallback(
-        config.train.validate_every,
-        experiment.make_validation(task, model, tokenizer, validation),
-        log,
-        *task.monitor,
-        plateau_monitors=experiment.make_plateau_monitors(task, log),
-    )
-    evaluation.set_model(model)
-    evaluation.evaluate_if_missing(ended=start_step >= config.train.steps)
-    if start_step < config.train.steps:
-        stream, composition = _stream(config, workdir.tokens.absolute(), batcher)
-        service = _service(data_service, workdir, start_step)
-        batches = stream(skip=start_step, service=service)
-        progress = ProgressLogger(config.train.log_every, config.train.steps, log, composition)
-        steps = config.train.steps - start_step
-        _fit(config.train, model, batches, checkpoints, progress, evaluation, steps)
-    elif start_step > config.train.steps:
-        logging.warning("Step %d is beyond train.steps = %d", start_step, config.train.steps)
-    if not is_chief():
-        return
-    _write_averages(config, workdir, model, checkpoints)
-    if draw_curves(log.path, workdir.path / "curves.png"):
-        logging.info("Drew %s", workdir.path / "curves.png")
-    logging.info("Trained %d steps: %s", checkpoints.steps()[-1], workdir.path)
-
-
 def _restore(model, workdir, checkpoints, start_over):
     """Restores the last checkpoint, or the weights of a pretrained model; returns the step."""
     start_step = checkpoints.restore_latest(start_over)
@@ -158,30 +153,21 @@ def _restore(model, workdir, checkpoints, start_over):
     return start_step
 
 
-def _stream(config, tokens, batcher):
-    """Returns a function (skip, service) → training batches, and their `composition`.
-
-    Several directions make a `Mixture`; one corpus has no composition.
-    """
-    data, seed = config.data, config.train.seed
-    directions = directions_of(config)
-    if not directions:
-        one = functools.partial(training_batches, tokens, data.train_split, batcher, seed)
-        return one, None
-    names = [direction.name for direction in directions]
-    parts = dict(zip(names, parts_of(config, data.train_split), strict=True))
-    mixture = Mixture(tokens, parts, batcher, seed, data.sampling_temperature)
-    shares = (f"{name} {share:.1%}" for name, share in mixture.probabilities.items())
-    logging.info("A batch is of %s", ", ".join(shares))
-    return mixture.training_batches, mixture.composition
-
-
-def _fit(train, model, batches, checkpoints, progress, evaluation, steps):
+def _fit(config, workdir, batcher, model, checkpoints, evaluation, start_step, service):
+    """Fits a model to the training batches, from a step to the last one."""
+    train, split, tokens = config.train, config.data.train_split, workdir.tokens.absolute()
+    if directions_of(config):
+        mixture = _mixture(config, tokens, batcher)
+        batches, composition = mixture.training_batches(start_step, service), mixture.composition
+    else:
+        batches = training_batches(tokens, split, batcher, train.seed, start_step, service)
+        composition = None
+    steps = train.steps - start_step
     guard = StopOnDivergence(checkpoints, train.stop_above_grad_norm, train.log_every)
     with PreemptionHandler(checkpoints, guard=guard) as preemption:
         callbacks = [  # a step's row of metrics is written before its checkpoint
             guard,
-            progress,
+            ProgressLogger(train.log_every, train.steps, evaluation.log, composition),
             preemption,
             CheckpointCallback(
                 checkpoints, train.checkpoint_every, train.checkpoint_minutes, guard=guard
@@ -196,6 +182,16 @@ def _fit(train, model, batches, checkpoints, progress, evaluation, steps):
             shuffle=False,  # the batches are shuffled, and Keras warns otherwise
             verbose=0,
         )
+
+
+def _mixture(config, tokens, batcher):
+    """Returns the `Mixture` of a run's directions."""
+    names = [direction.name for direction in directions_of(config)]
+    parts = dict(zip(names, parts_of(config, config.data.train_split), strict=True))
+    mixture = Mixture(tokens, parts, batcher, config.train.seed, config.data.sampling_temperature)
+    shares = (f"{name} {share:.1%}" for name, share in mixture.probabilities.items())
+    logging.info("A batch is of %s", ", ".join(shares))
+    return mixture
 
 
 def _write_averages(config, workdir, model, checkpoints):
