@@ -84,8 +84,7 @@ class ReplicaRepairs:
 
         @tf.function(autograph=False, reduce_retracing=True)
         def several_steps(iterator):
-            def step(made, batch, results):
-                del results
+            def step(made, batch, _):
                 results = one_step(batch.get_value())
                 more = made + 1 < steps  # otherwise the next execution takes the batch
                 batch = tf.cond(more, iterator.get_next_as_optional, lambda: batch)

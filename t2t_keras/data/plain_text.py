@@ -80,7 +80,6 @@ class TextFilters(Filters):
 
     def reject_reasons(self, source_texts, target_texts, source_ids, target_ids) -> tf.Tensor:
         """See `Filters.reject_reasons`."""
-        del target_texts, target_ids
         return super().reject_reasons(source_texts, source_texts, source_ids, source_ids)
 
 

@@ -383,7 +383,6 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         They are float32 [..., heads, query, key] of sequences of a length, an int32 scalar. Only a
         variant that computes fewer keys for each query must convert them.
         """
-        del length
         return weights
 
     def initial_cache(self, batch: int | tf.Tensor) -> KeyValue:

@@ -40,7 +40,6 @@ class PositionEmbedding(SequenceLayer):
     @classmethod
     def from_transformer(cls, config, **kwargs) -> "PositionEmbedding":
         """Returns the layer for a `TransformerConfig`."""
-        del config
         return cls(**kwargs)
 
     @staticmethod
@@ -49,7 +48,6 @@ class PositionEmbedding(SequenceLayer):
         return 0
 
     def call(self, x: tf.Tensor, positions=None, mask=None) -> tf.Tensor:
-        del positions, mask
         if self.in_attention:
             raise InputError(
                 f"{type(self).__name__} act in attention and add nothing to embedded tokens: give "
@@ -59,7 +57,6 @@ class PositionEmbedding(SequenceLayer):
 
     def rotate(self, x: tf.Tensor, positions: tf.Tensor | None = None) -> tf.Tensor:
         """Returns queries or keys x [batch, heads, length, key_dim], rotated by their positions."""
-        del positions
         return x
 
     def adjust_scores(self, scores: tf.Tensor, query: tf.Tensor, distance: tf.Tensor) -> tf.Tensor:
@@ -69,7 +66,6 @@ class PositionEmbedding(SequenceLayer):
         key_dim]. The distance, integers [..., query, key], is the position of the key - that of the
         query; its outer axes may be 1. Masked pairs have any distance.
         """
-        del query, distance
         return scores
 
     def adjust_context(self, context, weights: tf.Tensor, distance: tf.Tensor) -> tf.Tensor:
@@ -77,7 +73,6 @@ class PositionEmbedding(SequenceLayer):
 
         Attention weights are [..., heads, query, key].
         """
-        del weights, distance
         return context
 
 

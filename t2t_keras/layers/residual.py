@@ -32,7 +32,6 @@ class Residual(SequenceLayer):
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, autocast=False, name="dropout")
 
     def build(self, x_shape: Shape, y_shape: Shape | None = None) -> None:
-        del y_shape
         self.norm.build(x_shape)
         self.dropout.build(x_shape)
 
@@ -76,9 +75,8 @@ class PostNorm(Residual):
         return self.norm(tf.cast(x, tf.float32) + self.dropout(tf.cast(y, tf.float32)))
 
     @staticmethod
-    def final_norm(**kwargs):
+    def final_norm(**_):
         """Returns the identity: with post-norm the output of a stack is already normalized."""
-        del kwargs
         with keras.RematScope(None):  # Keras cannot compute it again
             return keras.layers.Identity(name="final_norm")
 

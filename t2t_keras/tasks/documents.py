@@ -173,8 +173,7 @@ def divide_long(segments, is_too_long):
         sentences = spans.as_read(_strip(values)[1])
         return is_too_long(sentences) & (tf.strings.length(sentences, unit="UTF8_CHAR") > 1)
 
-    def divide(values, rows, is_long, is_first):
-        del is_first
+    def divide(values, rows, is_long, _):
         texts = tf.where(is_long, values, "")
         cut = tf.where(is_long, _place_to_divide(texts), tf.strings.length(values))
         halves = [

@@ -55,8 +55,7 @@ def additive_scores(query, key, vector):
     All are float32: query and key [..., heads, length, key_dim], vector [heads, key_dim].
     """
 
-    def scores_of(tanh, rows):
-        del rows
+    def scores_of(tanh, _):
         return (tf.reduce_sum(tanh * vector[:, tf.newaxis], axis=-1),)  # [part, ..., heads, key]
 
     (scores,) = _by_parts(scores_of, query, key)
