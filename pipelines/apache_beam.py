@@ -101,7 +101,7 @@ def _of_split(make, config, workdir, split):
 
 
 def _windows(source, predictor, done):
-    lines = read_lines(source, predictor.errors, keep_ends=predictor.mode.kind.is_long)
+    lines = read_lines(source, predictor.errors, keep_ends=predictor.kind.is_long)
     for number, window in windows(lines, predictor.window):
         if number not in done:
             yield number, window

@@ -8,18 +8,19 @@ because the workers of Apache Beam import them (`apache_beam.py`).
 import dataclasses
 import itertools
 import json
+import math
 import os
 import pathlib
 import shutil
 import uuid
 import zlib
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
 from pipelines.directions import check_languages
-from pipelines.modes import Mode
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
     check_checksums,
@@ -35,8 +36,17 @@ from t2t_keras.data.files import (
 from t2t_keras.errors import InputError, TextError
 from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
 from t2t_keras.serving.signatures import signature_of
-from t2t_keras.tasks.terms import ask
-from t2t_keras.tasks.text_io import LINES_OF_A_BATCH, language_codes, map_by_length
+from t2t_keras.settings import SamplingSettings
+from t2t_keras.tasks.bundles import PREDICTORS
+from t2t_keras.tasks.terms import Terms, ask
+from t2t_keras.tasks.text_io import (
+    LINES_OF_A_BATCH,
+    as_str,
+    language_codes,
+    map_by_length,
+    warn_truncated,
+    without_repeats,
+)
 
 _BATCHES_PER_WINDOW = 64
 _LANGUAGES = {"source_language": None, "target_language": None}
@@ -44,7 +54,12 @@ _LANGUAGES = {"source_language": None, "target_language": None}
 
 @dataclasses.dataclass(frozen=True)
 class LinePredictor:
-    """Describes a model and its output; small enough to be sent to other processes."""
+    """Describes a model and how it answers lines; small enough to be sent to other processes.
+
+    The row of the request says what it gives, see `tasks.requests`; a trained model and an export
+    are asked in the same way. A line's samples depend only on the seed and its number, not on other
+    lines.
+    """
 
     workdir: str | None  # a trained run; None: saved_model
     saved_model: str | None  # an export
@@ -54,12 +69,20 @@ class LinePredictor:
     decoding: dict  # arguments of `Workdir.load_predictor`
     unique: bool = False  # without results that repeat the text of a better one
     errors: str = "strict"  # how invalid UTF-8 is read; see `files.split_lines`
-    mode: Mode = dataclasses.field(default_factory=Mode)
+    request: str = "serving_default"  # a kind; for several of the best answers "n_best"
+    terms: str = ""  # path of a file of terms, see `Terms.read`; "": none
+    sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
     languages: dict = dataclasses.field(default_factory=dict)  # {"source_language": code, …}
 
     @property
+    def kind(self):
+        """The `RequestKind` of the request."""
+        rows = (predictor.requests.get(self.request) for predictor in PREDICTORS.values())
+        return next(row for row in rows if row)
+
+    @property
     def line_end(self):
-        return "" if self.mode.kind.is_long else "\n"  # documents keep their own
+        return "" if self.kind.is_long else "\n"  # documents keep their own
 
     @property
     def window(self):
@@ -71,7 +94,26 @@ class LinePredictor:
         settings fit together."""
         if bool(self.workdir) == bool(self.saved_model):
             raise InputError("give one of --workdir, --model and --saved_model.")
-        self.mode.check(self)
+        kind, given = self.kind, {k: v for k, v in self.decoding.items() if v is not None}
+        if kind.is_long and (self.n_best > 1 or self.scores or self.unique):
+            raise InputError(
+                "--document gives one translation without a score: leave out --n_best, --scores "
+                "and --unique."
+            )
+        if "protected_pattern" in given and not kind.is_long:
+            raise InputError(
+                f"--protected_pattern={given['protected_pattern']} is for --document: give it too, "
+                "or leave --protected_pattern out."
+            )
+        if "beam_size" in given and kind.is_drawn:
+            raise InputError(
+                f"--beam_size={given['beam_size']} is for a search, not for --sample: leave one of "
+                "them out."
+            )
+        if self.terms:
+            Terms.read(self.terms)
+        if self.terms and self.saved_model and self.n_best > 1:
+            raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
         if self.unique and self.n_best == 1:
             raise InputError("--unique is for several results of a line: also give --n_best.")
 
@@ -95,11 +137,23 @@ class LinePredictor:
             rows = map_by_length(answer, numbered, *batches, length=lambda pair: len(pair[0]))
             try:
                 for number, row in enumerate(rows, start=first):
-                    yield self.mode.lines(row, number, self)
+                    yield self.lines(row, number)
             except TextError as error:
                 raise InputError(f"line {first + error.index} {error.reason}") from error
 
         return outputs
+
+    def lines(self, row, number):
+        """Returns the lines of output for the results (text, score) of a line, number from 1."""
+        if self.kind.is_long:
+            return [text for text, _ in row]
+        row = without_repeats(row) if self.unique else row
+        row = row[:1] + [result for result in row[1:] if result[1] > -math.inf]  # those found
+        prefix = f"{number}\t" if self.n_best > 1 else ""
+        return [
+            prefix + (f"{score:.4f}\t" if self.scores else "") + " ".join(text.splitlines())
+            for text, score in row[: self.n_best]
+        ]
 
     def fingerprint(self, path):
         """Returns a JSON-able dict on which the output of a file depends; path "": standard input.
@@ -111,26 +165,36 @@ class LinePredictor:
             paths = [self.saved_model]
         else:
             paths = Workdir(self.workdir).predictor_files(self.decoding.get("checkpoint"))
-        paths = [os.path.abspath(found) for found in (*paths, self.mode.terms, path) if found]
+        paths = [os.path.abspath(found) for found in (*paths, self.terms, path) if found]
         return {
             **dataclasses.asdict(self),
             "files": {found: _checksums(found) for found in paths},
             "stream": None if os.path.isfile(path) else uuid.uuid4().hex,
         }
 
+    @property
+    def _name(self):
+        """The name of the request that gives n_best results of each line."""
+        return self.request if self.n_best == 1 or self.kind.is_drawn else "n_best"
+
     def _of_workdir(self):
         predictor = Workdir(self.workdir).load_predictor(**self.decoding)
         check_languages(predictor, self.languages)
-        self.mode.check_predictor(predictor, self.n_best)
+        if self.request not in predictor.requests:
+            flag = self.request.partition("_")[0]
+            raise InputError(f"--{flag} is not for a {type(predictor).__name__}: leave it out.")
+        if self.kind.is_long:
+            predictor.check_documents()
+        if not self.kind.is_drawn:
+            predictor.check_n(self.n_best)
         template, given = getattr(predictor, "languages", None), _LANGUAGES | self.languages
-        name = self.mode.name(self.n_best)
 
         def answer(**columns):
             codes = language_codes(template, len(columns["text"]), **given)
             languages = dict(zip(_LANGUAGES, codes, strict=False))  # none of a bilingual model
-            return ask(predictor.run, name, **columns, **languages)
+            return ask(predictor.run, self._name, **columns, **languages)
 
-        return self.mode.results(answer, predictor.requests[name], self.n_best)
+        return self._results(answer, predictor.requests[self._name])
 
     def _of_saved_model(self):
         for name, value in self.decoding.items():
@@ -148,7 +212,7 @@ class LinePredictor:
                 f"--saved_model={self.saved_model}: {error}: give the numbered folder that "
                 "pipelines.export printed."
             ) from error
-        name = self.mode.name(self.n_best)
+        name = self._name
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
@@ -170,9 +234,70 @@ class LinePredictor:
                 f"the export has the outputs {', '.join(sorted(outputs))}, which no task of this "
                 "library gives: export the model with pipelines.export."
             )
-        results = self.mode.results(answer, kind, self.n_best)
+        results = self._results(answer, kind)
         results([b""], [1])  # refuses what an input without lines would not
         return results
+
+    def _results(self, answer, kind):
+        """Returns the function of lines and their numbers to n_best (text, score) for each.
+
+        `answer` is a function of columns of inputs, {name: tensor}, to the outputs of a
+        `RequestKind`, which names those with texts and scores.
+        """
+        n, repeats = self.n_best, self.n_best if kind.is_drawn else 1
+
+        def results(lines, numbers):
+            found = answer(**self._columns(kind, lines, numbers, repeats))
+            if "truncated" in found:
+                _check_truncated(kind, found["truncated"][::repeats])
+            texts = tf.reshape(found[kind.answer], [len(lines), -1])
+            scores = tf.zeros_like(texts, tf.float32)
+            if kind.score is not None:
+                scores = tf.reshape(found[kind.score], [len(lines), -1])
+            if texts.shape[1] < n:
+                raise InputError(
+                    f"--n_best={n} is more than the {texts.shape[1]} that the export has for each "
+                    "line: give at most that number."
+                )
+            if n == 1:  # a classifier gives one label and all probabilities
+                scores = tf.reduce_max(scores, axis=1, keepdims=True)
+            return [
+                [(as_str(text), score) for text, score in zip(*row, strict=False)]
+                for row in zip(texts.numpy(), scores.numpy(), strict=True)
+            ]
+
+        return results
+
+    def _columns(self, kind, lines, numbers, repeats):
+        """Returns the inputs of a request for lines, {name: tensor [lines · repeats]}."""
+        columns = {"text": tf.repeat(tf.constant(lines, tf.string), repeats)}
+        if self.terms:
+            rows = Terms.read(self.terms).rows(np.array(lines, object))
+            columns["terms"] = tf.constant(rows, tf.string)
+        if kind.is_drawn:
+            drawn, shape = self.sampling, [len(lines) * repeats]
+            columns["seed"] = tf.constant(_seeds(drawn.seed, numbers, repeats), tf.int32)
+            columns["temperature"] = tf.fill(shape, drawn.temperature)
+            columns["top_k"] = tf.fill(shape, drawn.top_k or 0)
+            columns["top_p"] = tf.fill(shape, drawn.top_p or 1.0)
+        return columns
+
+
+def _check_truncated(kind, truncated):
+    """Warns of truncated texts, bool [batch]; raises TextError if they are prompts."""
+    if kind.of_prompts and np.any(truncated):
+        reason = "has more tokens than the model reads of a prompt: shorten it."
+        raise TextError(reason, int(np.argmax(truncated)))
+    warn_truncated(truncated)
+
+
+def _seeds(seed, numbers, n):
+    """Returns a seed for each of n samples of each line, a list of int."""
+    return [
+        int(np.random.SeedSequence([seed % 2**32, number, i]).generate_state(1)[0] >> 1)
+        for number in numbers
+        for i in range(n)
+    ]
 
 
 def windows(lines, size):

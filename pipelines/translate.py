@@ -140,8 +140,8 @@ def main():
         app.given(DECODING),
         UNIQUE.value,
         ERRORS.value,
-        _mode(DOCUMENT.value or catalog is not None),
-        app.given(LANGUAGES),
+        **_request(DOCUMENT.value or catalog is not None),
+        languages=app.given(LANGUAGES),
     )
     predictor.check()
     writes_through = not OUTPUT.value or is_stream(output_path(OUTPUT.value))
@@ -215,20 +215,18 @@ def _catalog():
     return Catalog(INPUT.value, bool(RETRANSLATE.value))
 
 
-def _mode(is_document):
-    """Returns the `Mode` that the flags choose."""
-    from pipelines.modes import Mode
-
+def _request(is_document):
+    """Returns the arguments of `LinePredictor` that say how lines are answered, by the flags."""
     sampling, terms = app.given(SAMPLING), TERMS.value or ""
     if SAMPLE.value:
         for flag in (DOCUMENT, TERMS):
             if flag.value:
                 raise InputError(f"--{flag.name} and --sample do not combine: give one of them.")
-        return Mode("sample", sampling=SamplingSettings(**sampling))
+        return {"request": "sample", "sampling": SamplingSettings(**sampling)}
     for name, value in sampling.items():
         raise InputError(f"--{name}={value} is for --sample: give it too, or leave --{name} out.")
     wanted = "document" * is_document, "terms" * bool(terms)
-    return Mode("_".join(filter(None, wanted)) or "serving_default", terms)
+    return {"request": "_".join(filter(None, wanted)) or "serving_default", "terms": terms}
 
 
 def _output(catalog, fingerprint):

@@ -14,7 +14,6 @@ import t2t_keras as t2t
 from pipelines import app
 from pipelines.batch_inference import LinePredictor, ResumableOutput
 from pipelines.catalog_files import CatalogOutput
-from pipelines.modes import Mode
 from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.catalogs import Catalog
@@ -218,7 +217,7 @@ OF_SEARCH = "--beam_size=8 is for a search, not for --sample: leave"
 OF_DOCUMENTS = r"--protected_pattern=S\+ is for --document: give it"
 
 
-@pytest.mark.parametrize(("model", "n_best", "decoding", "mode", "message"), [
+@pytest.mark.parametrize(("model", "n_best", "decoding", "asked", "message"), [
     ((None, None), 1, {}, "serving_default", ONE_MODEL),
     (("", None), 1, {}, "serving_default", ONE_MODEL),  # an unset shell variable
     (("x", "y"), 1, {}, "serving_default", ONE_MODEL),
@@ -230,11 +229,11 @@ OF_DOCUMENTS = r"--protected_pattern=S\+ is for --document: give it"
     ((None, "y"), 1, {"beam_size": 8}, "sample", OF_SEARCH),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
-    model, n_best, decoding, mode, message, tmp_path
+    model, n_best, decoding, asked, message, tmp_path
 ):
     (tmp_path / "terms").write_text("dog\tHund\n")
-    mode = Mode(mode, str(tmp_path / "terms") if mode == "terms" else "")
-    predictor = LinePredictor(*model, n_best, False, 64, decoding, mode=mode)
+    terms = str(tmp_path / "terms") if asked == "terms" else ""
+    predictor = LinePredictor(*model, n_best, False, 64, decoding, request=asked, terms=terms)
     for call in (predictor.check, predictor.load):
         with pytest.raises(InputError, match=message):
             call()
@@ -243,8 +242,8 @@ def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
 def test_results_that_a_search_did_not_find_are_no_lines():
     asked = LinePredictor("x", None, 3, True, 64, {})
     row = [("eins", -0.5), ("", -np.inf), ("", np.float32(-np.inf))]
-    assert Mode().lines(row, 7, asked) == ["7\t-0.5000\teins"]
-    assert Mode().lines(row[1:], 8, asked) == ["8\t-inf\t"]  # a line has at least one
+    assert asked.lines(row, 7) == ["7\t-0.5000\teins"]
+    assert asked.lines(row[1:], 8) == ["8\t-inf\t"]  # a line has at least one
 
 
 def test_output_is_utf8_whatever_the_encoding_of_standard_output(monkeypatch, capfd):

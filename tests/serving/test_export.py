@@ -8,7 +8,6 @@ import tensorflow as tf
 from google.protobuf import text_format
 
 from pipelines.batch_inference import LinePredictor
-from pipelines.modes import Mode
 from t2t_keras import ops
 from t2t_keras.data.files import read_json
 from t2t_keras.errors import InputError
@@ -65,7 +64,7 @@ def test_a_version_is_what_a_model_server_takes(tmp_path):
 
 @pytest.mark.slow
 def test_the_lines_of_a_file_are_documents_of_an_export(exported, translator):
-    outputs = LinePredictor(None, exported, 1, False, 2, {}, mode=Mode("document")).load()
+    outputs = LinePredictor(None, exported, 1, False, 2, {}, request="document").load()
     lines = [b"She knows. Der Zug?\r\n", b" \n", b"dog " * 60]
     assert [row for [row] in outputs(lines)] == translator.documents(lines)
 

@@ -4,7 +4,6 @@ import pytest
 import tensorflow as tf
 
 from pipelines.batch_inference import LinePredictor
-from pipelines.modes import Mode
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
 
@@ -94,8 +93,8 @@ def test_terms_hold_in_each_sentence_of_a_document(signatures, live, translator,
 
 def predictor(saved_model, tmp_path, lines, n_best=1, request="terms"):
     (tmp_path / "terms.tsv").write_text(lines, encoding="utf-8")
-    mode = Mode(request, str(tmp_path / "terms.tsv"))
-    return LinePredictor(None, saved_model, n_best, False, 64, {}, mode=mode)
+    given = {"request": request, "terms": str(tmp_path / "terms.tsv")}
+    return LinePredictor(None, saved_model, n_best, False, 64, {}, **given)
 
 
 def test_translate_asks_an_export_with_terms(with_terms, live, tmp_path):
