@@ -6,6 +6,7 @@ because the workers of Apache Beam import them (`apache_beam.py`).
 """
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -17,24 +18,21 @@ import zlib
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from absl import logging
 
 from pipelines.directions import check_languages
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
-    check_checksums,
     crc32_of,
     lock_open_file,
     output_path,
     read_json,
     replace,
     sha256_of,
-    tensorflow_path,
     write_json,
 )
 from t2t_keras.errors import InputError, TextError
-from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
+from t2t_keras.serving.loaded_export import LoadedExport
 from t2t_keras.serving.signatures import signature_of
 from t2t_keras.settings import SamplingSettings
 from t2t_keras.tasks.bundles import PREDICTORS
@@ -203,38 +201,21 @@ class LinePredictor:
                 f"--{name}={value} is for --workdir: an export searches as it was exported; "
                 f"export it again with --{name}, or leave it out."
             )
-        check_checksums(self.saved_model)
-        try:
-            with tensorflow_path(self.saved_model) as path:
-                signatures = tf.saved_model.load(path).signatures
-        except (OSError, ValueError, tf.errors.OpError) as error:
-            raise InputError(
-                f"--saved_model={self.saved_model}: {error}: give the numbered folder that "
-                "pipelines.export printed."
-            ) from error
-        name = self._name
+        export = LoadedExport(self.saved_model, **self.languages)
+        name, signatures = self._name, export.signatures
         if name not in signatures:
             raise InputError(
                 f"--saved_model={self.saved_model} has no signature {name}: export it again with "
                 "it among --signatures."
             )
-        signature = signatures[name]
-        languages = language_inputs(signature, **_LANGUAGES | self.languages)
-
-        def answer(**columns):
-            count = len(columns["text"])
-            codes = {name: tf.fill([count], code) for name, code in languages.items()}
-            with unknown_languages_refused():
-                return ask(signature, **columns, **codes)
-
-        outputs = signature.structured_outputs
+        outputs = signatures[name].structured_outputs
         kind = signature_of(name, outputs)
         if kind is None:
             raise InputError(
                 f"the export has the outputs {', '.join(sorted(outputs))}, which no task of this "
                 "library gives: export the model with pipelines.export."
             )
-        results = self._results(answer, kind)
+        results = self._results(functools.partial(export.ask, name), kind)
         results([b""], [1])  # refuses what an input without lines would not
         return results
 

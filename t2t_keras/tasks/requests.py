@@ -2,8 +2,8 @@
 
 A class of predictors has a table of rows, `RequestKind`, for instance `Translator.requests`. All
 that asks a predictor is made of it: its Python methods (`Predictor.run`), the signatures of an
-export and their verification (`serving`), and the modes of the commands (`pipelines.modes`). To add
-a request, write its graph and its row, and describe it in `serving/README.md`; a new input, such as
+export and their verification (`serving`), and the commands (`pipelines.batch_inference`). To add a
+request, write its graph and its row, and describe it in `serving/README.md`; a new input, such as
 `TEXT`, is a row too.
 """
 

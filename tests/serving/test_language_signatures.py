@@ -7,7 +7,7 @@ import tensorflow as tf
 from pipelines.batch_inference import LinePredictor
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
-from t2t_keras.serving.language_inputs import language_inputs
+from t2t_keras.serving.loaded_export import language_inputs
 from t2t_keras.serving.signatures import signature_function
 from tests.serving.session import Session
 from tests.tasks import tiny

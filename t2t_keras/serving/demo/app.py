@@ -19,15 +19,12 @@ from typing import NamedTuple
 import flask
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  registers the ops of an exported tokenizer
 from werkzeug.exceptions import BadRequest, HTTPException
 
-from t2t_keras.data.files import check_checksums, tensorflow_path
 from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_to_json
-from t2t_keras.serving.language_inputs import language_inputs, unknown_languages_refused
+from t2t_keras.serving.loaded_export import LoadedExport
 from t2t_keras.serving.signatures import signature_of
-from t2t_keras.tasks.terms import ask
 
 MAX_CHARACTERS = 1000
 """Maximum length of a sentence, in Unicode code points."""
@@ -238,17 +235,8 @@ class ExportedTranslator:
     _NEEDED = ("serving_default", "n_best", "align")
 
     def __init__(self, directory, source_language=None, target_language=None):
-        check_checksums(directory)
-        try:
-            with tensorflow_path(directory) as path:
-                # Keeps the variables alive: signatures hold weak references only.
-                self._model = tf.saved_model.load(path)
-        except (OSError, ValueError, tf.errors.OpError) as error:
-            raise InputError(
-                f"--saved_model={directory} cannot be loaded as a SavedModel ({error}): give the "
-                "numbered folder that python -m pipelines.export printed."
-            ) from error
-        self._signatures = self._model.signatures
+        self._export = LoadedExport(directory, source_language, target_language)
+        self._signatures = self._export.signatures
         if missing := [name for name in self._NEEDED if name not in self._signatures]:
             raise InputError(
                 f"--saved_model={directory} has no signature {' and no '.join(missing)}: export "
@@ -256,31 +244,27 @@ class ExportedTranslator:
                 "told otherwise."
             )
         self.modes = {"document", "sample", *_WITH_TERMS.values()} & set(self._signatures)
-        n_best = self._signatures["n_best"]
-        codes = language_inputs(n_best, source_language, target_language)
-        self._languages = {name: _as_tensor(code) for name, code in codes.items()}
         # The first run is slower, and a model that fails should fail at start-up.
-        with unknown_languages_refused():
-            self.align("a", self.translate("a").translations[0].text)
+        self.align("a", self.translate("a").translations[0].text)
 
     def translate(self, text, terms=""):
         """Returns `Found`; raises InputError if the model refuses the terms.
 
         `terms` are lines of a source phrase, a tab and its target phrase; "": none.
         """
-        text = _as_tensor(text)
+        text, ask = _as_tensor(text), self._export.ask
         if terms:
-            return _found("terms", ask(self._ask, "terms", text=text, terms=_as_tensor(terms)))
+            return _found("terms", ask("terms", text=text, terms=_as_tensor(terms)))
         if "n_best_tokens" not in self._signatures:
             # n_best has no such output, so the flag costs a second search.
-            truncated = self._ask("serving_default", text=text)["truncated"]
-            return _found("n_best", self._ask("n_best", text=text) | {"truncated": truncated})
-        found = self._ask("n_best_tokens", text=text)
+            truncated = ask("serving_default", text=text)["truncated"]
+            return _found("n_best", ask("n_best", text=text) | {"truncated": truncated})
+        found = ask("n_best_tokens", text=text)
         return _found("n_best_tokens", found, _token_lists(found))
 
     def sample(self, text, seed, temperature, top_p):
         """Returns `Found` with a few samples; the numbers are inputs of the signature `sample`."""
-        found = self._ask(
+        found = self._export.ask(
             "sample",
             text=tf.repeat(_as_tensor(text), SAMPLES),
             seed=tf.range(SAMPLES) + SAMPLES * int(seed),
@@ -294,20 +278,14 @@ class ExportedTranslator:
         """Returns the translation of a document; terms: as for `translate`."""
         given = {"text": _as_tensor(text)} | ({"terms": _as_tensor(terms)} if terms else {})
         name = _WITH_TERMS["document"] if terms else "document"
-        return _as_str(ask(self._ask, name, **given)["translation"][0].numpy())
+        return _as_str(self._export.ask(name, **given)["translation"][0].numpy())
 
     def align(self, text, translation):
         """Returns the `Alignment` of a text and a translation."""
         translation = _as_tensor(translation)
-        found = self._ask("align", text=_as_tensor(text), translation=translation)
+        found = self._export.ask("align", text=_as_tensor(text), translation=translation)
         source, target, attention = (found[name][0].numpy() for name in Alignment._fields)
         return Alignment([*map(_as_str, source)], [*map(_as_str, target)], attention)
-
-    def _ask(self, name, **inputs):
-        """Returns the answer of a signature."""
-        count = len(inputs["text"])
-        codes = {key: tf.repeat(code, count) for key, code in self._languages.items()}
-        return self._signatures[name](**inputs, **codes)
 
 
 def _found(name, outputs, tokens=None):
