@@ -87,3 +87,12 @@ def deterministic(dataset):
     options.autotune.enabled = False
     options.deterministic = True
     return dataset.with_options(options)
+
+
+def after(checks, value):
+    """Returns a value, a nest of tensors, that is computed only if the checks passed.
+
+    In eager mode a failed check has raised, and a passed one is None.
+    """
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return tf.nest.map_structure(tf.identity, value)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from t2t_keras.data.base_tokenizer import BOS_ID, PAD_ID
 from t2t_keras.data.shards import PAIRS_PER_SHARD, RaggedPairs
 from t2t_keras.errors import InputError, require_whole_number
-from t2t_keras.graphs import PARALLEL_CALLS, deterministic, no_autograph
+from t2t_keras.graphs import PARALLEL_CALLS, after, deterministic, no_autograph
 from t2t_keras.settings import Range
 from t2t_keras.types import Batch
 
@@ -99,8 +99,7 @@ class Batcher(abc.ABC):
             return pairs
         over = tf.reduce_max(tf.where(pairs.lengths > self.max_lengths, pairs.lengths, 0))
         fits = tf.debugging.Assert(over == 0, ["a pair of ", over, self._too_long()])
-        with tf.control_dependencies([fits]):
-            return RaggedPairs(*map(tf.identity, pairs))
+        return after([fits], pairs)
 
     @abc.abstractmethod
     def assign_batches(self, lengths: tf.Tensor, seed: tf.Tensor | None) -> tf.RaggedTensor:

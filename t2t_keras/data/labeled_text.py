@@ -28,6 +28,7 @@ from t2t_keras.data.files import (
 from t2t_keras.data.shards import RaggedPairs
 from t2t_keras.data.texts import as_batch, as_strings
 from t2t_keras.errors import InputError, MissingTextError, require_whole_number
+from t2t_keras.graphs import after
 from t2t_keras.types import Array, Batch, StrPath, Texts
 
 _SHOWN = 5  # files in a warning
@@ -59,8 +60,7 @@ class LabelEncoder:
         names = tf_text.normalize_utf8(as_batch(texts, "labels"), "NFC")
         ids = self._table.lookup(names)
         check = tf.debugging.assert_non_negative(ids, f"a label is not one of {self.names}")
-        with tf.control_dependencies([check] if check is not None else []):
-            return tf.RaggedTensor.from_uniform_row_length(tf.identity(ids), 1)
+        return tf.RaggedTensor.from_uniform_row_length(after([check], ids), 1)
 
     def fingerprint(self) -> str:
         """Returns a str that differs between encoders of other classes."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 from t2t_keras.data.base_tokenizer import valid_utf8
 from t2t_keras.data.ragged import prepend_to_texts
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import after
 from t2t_keras.types import Encoder
 
 _ROLES = ("source", "target", "")
@@ -138,9 +139,7 @@ class LanguageTemplate:
             shown = tf.strings.regex_replace(valid_utf8(tf.strings.reduce_join(first)), r"\s", " ")
             message = tf.strings.format(message, tf.strings.substr(shown, 0, 40, "UTF8_CHAR"))
             checks.append(tf.debugging.Assert(~tf.reduce_any(unknown), [message]))
-        # In eager mode a failed check has raised, and a passed one is None.
-        with tf.control_dependencies([check for check in checks if check is not None]):
-            found = {name: tf.identity(ids) for name, ids in found.items()}
+        found = after(checks, found)
         source = found[f"{self.source}_language"] if self.source else None
         return source, found["target_language"] if self.forces_target else None
 
@@ -168,8 +167,7 @@ class LanguageTemplate:
             wrong = "a source without the token of its language"
         message = f"source_ids holds {wrong}: give one of {known} as its first."
         check = tf.debugging.Assert(tf.reduce_all(is_valid | ~has_tokens), [message])
-        with tf.control_dependencies([] if check is None else [check]):
-            return tf.identity(source_ids)
+        return after([check], source_ids)
 
     def is_language(self, ids):
         """Returns whether each id, a dense int32 tensor, is a language's token: bool."""

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from t2t_keras.data.files import crc32_of, local_path, read_json
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import after
 
 PAIRS_PER_SHARD = 1 << 17
 REPORT = "report.json"
@@ -73,8 +74,7 @@ class Shards:
         fits = tf.debugging.Assert(
             tf.reduce_all(found == splits[-1]), [path, f"has changed since it was opened: {_FIX}"]
         )
-        with tf.control_dependencies([fits]):
-            splits = tf.identity(splits)
+        splits = after([fits], splits)
         return RaggedPairs(source, splits[:, 0], target, splits[:, 1])
 
     def read_lengths(self, index):

@@ -5,6 +5,8 @@ A model server passes on any shape and any number that a client sends.
 
 import tensorflow as tf
 
+from t2t_keras.graphs import after
+
 
 def validated(vocab_size, given):
     """Returns {name: tensor} of the inputs of a request, {`Input`: tensor}.
@@ -32,7 +34,7 @@ def validated(vocab_size, given):
             message = f"{x.name} holds {{}}: give {x.allowed}."
             checks.append(_check(tf.size(wrong) == 0, message, wrong[:1]))
         tensors[x.name] = tensor
-    return dict(zip(tensors, _after(checks, tensors.values()), strict=True))
+    return after(checks, tensors)
 
 
 def _of_rank(x, tensor):
@@ -42,14 +44,8 @@ def _of_rank(x, tensor):
     kind = "string" if tensor.dtype == tf.string else "number"
     wanted = {1: f"one {kind} for each row, shape [batch]", 2: "shape [batch, length]"}[x.rank]
     right = tf.size(tf.where(shape >= 0)) == x.rank
-    return _after([_check(right, f"{x.name} has shape {{}}: give {wanted}.", shape)], [tensor])[0]
+    return after([_check(right, f"{x.name} has shape {{}}: give {wanted}.", shape)], tensor)
 
 
 def _check(condition, message, values):
     return tf.debugging.Assert(condition, [tf.strings.format(message, values)])
-
-
-def _after(checks, tensors):
-    # In eager mode a failed check has raised, and a passed one is None.
-    with tf.control_dependencies([check for check in checks if check is not None]):
-        return [tf.identity(tensor) for tensor in tensors]

@@ -24,6 +24,7 @@ from t2t_keras.data.ragged import keep_where, rows_of
 from t2t_keras.data.text_parts import ends_in_row, split_by_pattern
 from t2t_keras.data.texts import encode_utf8
 from t2t_keras.errors import InputError
+from t2t_keras.graphs import after
 from t2t_keras.tasks.spans import ALL_MARKS, UNSPACED
 from t2t_keras.types import StrPath
 
@@ -355,5 +356,4 @@ def _require(condition, message, lines, value):
     before, behind = message.split("{}")
     message = tf.strings.join([before, first, behind])
     check = tf.debugging.Assert(tf.reduce_all(condition), [message])
-    with tf.control_dependencies([] if check is None else [check]):
-        return tf.identity(value)
+    return after([check], value)

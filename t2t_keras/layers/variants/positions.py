@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError, require_whole_number
+from t2t_keras.graphs import after
 from t2t_keras.layers.positions import (
     PositionEmbedding,
     SinusoidalPositions,
@@ -73,8 +74,7 @@ class LearnedPositions(PositionEmbedding):
             message="A sequence is longer than the learned positions: cut it, raise "
             "max_positions, or use sinusoidal positions.",
         )
-        with tf.control_dependencies([check] if check is not None else []):
-            return x + tf.gather(table, positions)
+        return x + tf.gather(table, after([check], positions))
 
     def _first_rows(self, table, length, x):
         """Returns the rows of the table for x [batch, length, model_dim]: [length, model_dim]."""
