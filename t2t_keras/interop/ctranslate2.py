@@ -30,6 +30,7 @@ from t2t_keras.interop.ctranslate2_files import (
     require_neutral,
 )
 from t2t_keras.interop.files import read_json, read_sentencepiece
+from t2t_keras.interop.hugging_face_tokenizers import rows_of_ids
 from t2t_keras.interop.weights import BANNED, alternating_channels, set_layers
 from t2t_keras.layers.positions import SinusoidalPositions
 from t2t_keras.layers.variants.positions import FairseqSinusoidalPositions
@@ -181,7 +182,7 @@ def _make_tokenizer(folder, stored, starts_from_zero, spms):
             _warn_of_other_pieces(spms[number], models[number], index, file)
         start_row = -1 if starts_from_zero else index.get(first, -1)
         special = [-1, index.get(eos, -1), index.get(unk, -1), start_row]
-        rows.append(np.array([*special, *(row for row in range(size) if row not in special)]))
+        rows.append(rows_of_ids(special, size, placed=special))
         shown = ["<pad>", eos, unk, first, *(pieces[row] for row in rows[-1][4:])]
         codes = _code_pattern(set(index) - {eos, unk, bos, start}, models)
         sides.append(Side(shown, models[number], codes, [] if number else prefix, ends))

@@ -98,6 +98,24 @@ def read_vocabulary(path):
     return sorted(ids, key=ids.get)
 
 
+def ids_of(pieces, names, path):
+    """Returns the ids of tokens, a list of int; InputError if a vocabulary file lacks one."""
+    for name in names:
+        if name not in pieces:
+            raise InputError(f"{path} has no {name!r}, which the tokenizer needs: copy it again.")
+    return [pieces.index(name) for name in names]
+
+
+def require_ids(folder, config, **ids):
+    """Raises InputError if config.json gives tokens other ids than the vocabulary, {field: id}."""
+    for name, row in ids.items():
+        if config[name] != row:
+            raise InputError(
+                f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary: "
+                "copy both files of one model."
+            )
+
+
 def rows_of_ids(first, size, placed):
     """Returns the row of an embedding for each of our ids 0, 1, 2, …, int [ids].
 

@@ -22,9 +22,11 @@ from t2t_keras.errors import InputError
 from t2t_keras.interop.files import read_json, read_sentencepiece
 from t2t_keras.interop.hugging_face_tokenizers import (
     content_of,
+    ids_of,
     read_added_tokens,
     read_settings,
     read_vocabulary,
+    require_ids,
     rows_of_ids,
 )
 
@@ -138,19 +140,8 @@ def read_tokens(folder, config, settings, template):
                 f"{folder}: the token of language {code!r} has id {row}: give one after the "
                 f"{len(pieces)} pieces and below vocab_size of config.json, {size}."
             )
-    for piece in ("<pad>", "</s>", "<unk>"):
-        if piece not in index:
-            raise InputError(
-                f"{folder / 'vocab.json'} has no {piece!r}, which the tokenizer needs: copy it "
-                "again."
-            )
-    pad, end, unknown = (index[piece] for piece in ("<pad>", "</s>", "<unk>"))
-    for name, row in (("pad_token_id", pad), ("eos_token_id", end)):
-        if config[name] != row:
-            raise InputError(
-                f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary: "
-                "copy both files of one model."
-            )
+    pad, end, unknown = ids_of(pieces, ("<pad>", "</s>", "<unk>"), folder / "vocab.json")
+    require_ids(folder, config, pad_token_id=pad, eos_token_id=end)
     if config["decoder_start_token_id"] != end:
         raise InputError(
             f"{folder}/config.json: decoder_start_token_id is {config['decoder_start_token_id']}: "

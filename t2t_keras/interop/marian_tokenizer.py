@@ -12,9 +12,11 @@ from t2t_keras.data.vocabulary_tokenizer import MARIAN_CODE, Side, pack_vocabula
 from t2t_keras.errors import InputError
 from t2t_keras.interop.files import read_sentencepiece, require_kind
 from t2t_keras.interop.hugging_face_tokenizers import (
+    ids_of,
     read_added_tokens,
     read_settings,
     read_vocabulary,
+    require_ids,
     rows_of_ids,
 )
 from t2t_keras.interop.weights import BANNED
@@ -71,7 +73,7 @@ def read_tokens(folder, config, settings):
                 f"{file} has {len(pieces)} pieces, and config.json says {size}: "
                 "download both files of one model again."
             )
-        special = [_index(pieces, name, file) for name in names]
+        special = ids_of(pieces, names, file)
         if not is_target:
             ids = dict(zip(names, special, strict=True))  # which the tokenizer's files repeat
             for token, number in read_added_tokens(folder, settings):
@@ -97,19 +99,8 @@ def read_tokens(folder, config, settings):
             )
         )
     pad, eos, unk, start = rows[1][:4]
-    for name, row in (("pad_token_id", rows[0][0]), ("eos_token_id", eos)):
-        if config[name] != row:
-            raise InputError(
-                f"{folder}: {name} is {config[name]} in config.json, and {row} in the vocabulary: "
-                "download both files of one model again."
-            )
+    require_ids(folder, config, pad_token_id=rows[0][0], eos_token_id=eos)
     banned = np.zeros(len(rows[1]), np.float32)
     banned[0] = BANNED
     banned[3] = BANNED if start in (pad, eos, unk) else 0.0
     return Tokens(pack_vocabularies(*sides), rows, banned)
-
-
-def _index(pieces, piece, path):
-    if piece not in pieces:
-        raise InputError(f"{path} has no {piece!r}, which the tokenizer needs: copy it again.")
-    return pieces.index(piece)
