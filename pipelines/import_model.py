@@ -57,6 +57,7 @@ VOCABULARY = app.define_path(
 def main():
     from pipelines.pretrained import make_config
     from pipelines.workdir import Workdir
+    from t2t_keras.data.files import require_free
     from t2t_keras.data.tokenizers import load_tokenizer
     from t2t_keras.interop.hub import converted
     from t2t_keras.interop.pretrained import load_pretrained, write_pretrained
@@ -69,8 +70,7 @@ def main():
     if bool(FROM.value) == bool(MODEL.value):
         raise InputError("give either --from or --model.")
     path = WORKDIR.value
-    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise InputError(f"--workdir={path} is not empty: give a new folder.")
+    require_free(path, lambda: "give a new folder as --workdir")
     is_own = FROM.value and os.path.exists(os.path.join(FROM.value, DESCRIPTION_FILE))
     if MODEL.value or (VOCABULARY.value and is_own):
         for flag in (SOURCE_SPM, TARGET_SPM, TEMPLATE):

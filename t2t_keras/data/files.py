@@ -343,9 +343,44 @@ def open_output(path):
         raise
 
 
-def temporary_path(path):
+def temporary_path(path, ending=_TEMPORARY):
     """Returns the temporary path of a file or folder, a name that users do not choose."""
-    return f"{path}.{os.getpid()}{_TEMPORARY}"
+    return f"{path}.{os.getpid()}{ending}"
+
+
+@contextlib.contextmanager
+def new_folder(path, advise, ending=_TEMPORARY):
+    """Yields the path of a temporary folder, which gets the name `path` when the block succeeds.
+
+    It is in the same parent folder, which is made if it is missing, and is removed when the block
+    raises. After a kill it stays, and its name ends in `ending`.
+
+    Raises:
+        InputError: if the path is a file or a folder that is not empty, even if it appeared during
+            the block; `advise` is a function to what to do instead, a str.
+    """
+    path = os.path.realpath(local_path(path))  # the parent of "engine/" isn't "engine"
+    require_free(path, advise)
+    temporary = temporary_path(path, ending)
+    shutil.rmtree(temporary, ignore_errors=True)
+    make_folder(temporary)
+    try:
+        yield temporary
+        sync_tree(temporary)
+        try:
+            os.rename(temporary, path)  # fails unless the target is missing or an empty folder
+        except OSError:
+            require_free(path, advise)
+            raise
+        sync(os.path.dirname(path))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_free(path, advise):
+    """Raises InputError for a file, or a folder that is not empty; `advise` as of `new_folder`."""
+    if os.path.exists(path) and not (os.path.isdir(path) and not os.listdir(path)):
+        raise InputError(f"{path} exists already: {advise()}.")
 
 
 def output_path(path):

@@ -17,7 +17,7 @@ import shutil
 import sys
 from typing import Any
 
-from t2t_keras.data.files import local_path, make_folder, replace, temporary_path
+from t2t_keras.data.files import local_path, make_folder, new_folder
 from t2t_keras.errors import InputError
 from t2t_keras.interop.files import read_json
 from t2t_keras.interop.hugging_face import WEIGHTS
@@ -144,17 +144,12 @@ def _is_complete(folder):
 
 
 def _write(translator, folder):
-    make_folder(os.path.dirname(folder))
-    temporary = temporary_path(folder)
-    shutil.rmtree(temporary, ignore_errors=True)
     try:
-        write_pretrained(translator, temporary)
-        with contextlib.suppress(OSError):  # another process wrote it in the meantime
-            replace(temporary, folder)
-        if not _is_complete(folder):
-            raise InputError(f"{folder} cannot be written: delete it and start again.")
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with new_folder(folder, lambda: "delete it and start again") as path:
+            write_pretrained(translator, path)
+    except InputError:
+        if not _is_complete(folder):  # else another process wrote it in the meantime
+            raise
 
 
 # Download ----------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import glob
 import os
 import pathlib
 import re
-import shutil
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,8 +21,7 @@ from t2t_keras import ops
 from t2t_keras.data.files import (
     local_path,
     make_folder,
-    sync,
-    sync_tree,
+    new_folder,
     tensorflow_path,
     write_checksums,
     write_file,
@@ -257,42 +255,29 @@ def next_version(base: StrPath) -> str:
     return os.path.join(base, str(max(versions, default=0) + 1))
 
 
+_LEFTOVER = ".export.tmp"  # ending of a temporary folder
+
+
 @contextlib.contextmanager
 def new_version(directory):
     """Yields the path of a temporary folder, which becomes the version when the block succeeds.
 
-    It is in the same parent folder, and is removed when the block raises. Its name is not a
-    number, so that a model server ignores it, even if the process is killed and leaves it there.
+    See `new_folder`. The temporary name is not a number, so that a model server ignores it, even if
+    the process is killed and leaves it there.
 
     Raises:
         InputError: if the version exists and is not empty, even if it appeared during the block.
     """
-    directory = os.path.realpath(local_path(directory))  # the parent of "engine/" isn't "engine"
-    _check_free(directory)
-    for leftover in glob.glob(f"{glob.escape(os.path.dirname(directory))}/*.export.tmp"):
+    directory = os.path.realpath(local_path(directory))
+    base = os.path.dirname(directory) if is_version(directory) else directory
+    for leftover in glob.glob(f"{glob.escape(os.path.dirname(directory))}/*{_LEFTOVER}"):
         logging.warning(
             "%s belongs to an export that is running, or that was killed: then delete it.", leftover
         )
-    temporary = f"{directory}.{os.getpid()}.export.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    make_folder(temporary)
-    try:
-        yield temporary
-        sync_tree(temporary)
-        try:
-            os.rename(temporary, directory)  # fails unless the target is missing or an empty folder
-            sync(os.path.dirname(directory))
-        except OSError:
-            _check_free(directory)
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _check_free(directory):
-    if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
-        base = os.path.dirname(directory) if is_version(directory) else directory
-        raise InputError(f"{directory} exists already: export to {next_version(base)} instead.")
+    with new_folder(
+        directory, lambda: f"export to {next_version(base)} instead", _LEFTOVER
+    ) as path:
+        yield path
 
 
 # Text files in an export and beside it ------------------------------------------------------------

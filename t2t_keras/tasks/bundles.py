@@ -13,14 +13,13 @@ import dataclasses
 import difflib
 import functools
 import os
-import shutil
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from t2t_keras import keras_compat, ops
 from t2t_keras.data.base_tokenizer import Tokenizer, require_tokenizer
-from t2t_keras.data.files import local_path, replace, temporary_path, write_json
+from t2t_keras.data.files import new_folder, write_json
 from t2t_keras.data.texts import as_list
 from t2t_keras.errors import InputError
 from t2t_keras.graphs import kept_function
@@ -208,24 +207,14 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
             >>> translator.save("translator")
             >>> t2t_keras.load("translator")(["Hello world."])
         """
-        folder = os.path.realpath(local_path(folder))
-        if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
-            raise InputError(f"{folder} exists already: give the name of a new folder.")
-        temporary = temporary_path(folder)
-        shutil.rmtree(temporary, ignore_errors=True)
-        try:
-            write_description(temporary, self)
-            self.tokenizer.save(os.path.join(temporary, VOCABULARY_FOLDER))
+        with new_folder(folder, lambda: "give the name of a new folder") as path:
+            write_description(path, self)
+            self.tokenizer.save(os.path.join(path, VOCABULARY_FOLDER))
             weights = weight_variables(self.merged().model)
             write_checkpoint(
-                os.path.join(temporary, WEIGHTS_FOLDER),
+                os.path.join(path, WEIGHTS_FOLDER),
                 {name: variable.value for name, variable in weights.items()},
             )
-            if os.path.isdir(folder):
-                os.rmdir(folder)
-            replace(temporary, folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @functools.cache
