@@ -18,7 +18,7 @@ from t2t_keras import ops
 from t2t_keras.data.base_tokenizer import TokenOffsets
 from t2t_keras.data.batching import shift_right
 from t2t_keras.errors import InputError
-from t2t_keras.tasks.text_io import language_codes
+from t2t_keras.tasks.text_io import as_str, language_codes
 from t2t_keras.tasks.translation import Translator
 
 _SPECIAL = {"</s>": "end", "<s>": "start", "<unk>": "unknown", "<pad>": "padding"}
@@ -54,7 +54,7 @@ def sentence_attention(
     [batch] = _batches(translator, [text], [translation], 1, languages)
 
     def tokens(tokenizer, ids):
-        return [token.decode("utf-8", "replace") for token in tokenizer.pieces(ids[0]).numpy()]
+        return [as_str(token) for token in tokenizer.pieces(ids[0]).numpy()]
 
     source = tokens(tokenizer, batch.source.ids)
     shifted_ids = shift_right(batch.target.ids, tokenizer.bos_id)
@@ -75,7 +75,15 @@ class _Batch(NamedTuple):
 
 
 def _batches(translator, texts, translations, batch_size, languages):
-    """Yields the attention of a model for batches of pairs, `_Batch`es."""
+    """Yields the attention of a model for batches of pairs, `_Batch`es.
+
+    Raises InputError if there is not one translation for each text.
+    """
+    if len(texts) != len(translations):
+        raise InputError(
+            f"there are {len(texts)} texts and {len(translations)} translations: give one "
+            "translation for each text."
+        )
     for begin in range(0, len(texts), batch_size):
         sides = [side[begin : begin + batch_size] for side in (texts, translations)]
         codes = language_codes(translator.languages, len(sides[0]), *languages)
@@ -153,11 +161,8 @@ def head_statistics(
     Raises:
         InputError: if there are no pairs, or the lists have different lengths.
     """
-    if not texts or len(texts) != len(translations):
-        raise InputError(
-            f"there are {len(texts)} texts and {len(translations)} translations: give at least "
-            "one text, and one translation for each."
-        )
+    if not texts:
+        raise InputError("there are no texts: give at least one text, and its translation.")
     sums, counts = {}, {}
     languages = source_language, target_language
     for batch in _batches(translator, texts, translations, batch_size, languages):
@@ -241,11 +246,6 @@ def align_texts(
     layers = translator.model.config.num_decoder_layers
     if not -layers <= layer < layers:
         raise InputError(f"layer is {layer}: give one from {-layers} to {layers - 1}.")
-    if len(texts) != len(translations):
-        raise InputError(
-            f"there are {len(texts)} texts and {len(translations)} translations: give one "
-            "translation for each text."
-        )
     languages = source_language, target_language
     for batch in _batches(translator, texts, translations, batch_size, languages):
         cross = batch.weights.cross[:, layer]  # [batch, heads, target, source]

@@ -25,6 +25,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving.demo.attention_page import attention_to_json
 from t2t_keras.serving.loaded_export import LoadedExport
 from t2t_keras.serving.signatures import signature_of
+from t2t_keras.tasks.text_io import as_str
 
 MAX_CHARACTERS = 1000
 """Maximum length of a sentence, in Unicode code points."""
@@ -278,14 +279,14 @@ class ExportedTranslator:
         """Returns the translation of a document; terms: as for `translate`."""
         given = {"text": _as_tensor(text)} | ({"terms": _as_tensor(terms)} if terms else {})
         name = _WITH_TERMS["document"] if terms else "document"
-        return _as_str(self._export.ask(name, **given)["translation"][0].numpy())
+        return as_str(self._export.ask(name, **given)["translation"][0].numpy())
 
     def align(self, text, translation):
         """Returns the `Alignment` of a text and a translation."""
         translation = _as_tensor(translation)
         found = self._export.ask("align", text=_as_tensor(text), translation=translation)
         source, target, attention = (found[name][0].numpy() for name in Alignment._fields)
-        return Alignment([*map(_as_str, source)], [*map(_as_str, target)], attention)
+        return Alignment([*map(as_str, source)], [*map(as_str, target)], attention)
 
 
 def _found(name, outputs, tokens=None):
@@ -295,7 +296,7 @@ def _found(name, outputs, tokens=None):
     rows = zip(texts, scores, tokens or [None] * len(texts), strict=True)
     return Found(
         # A score of -inf means that there are no more.
-        [FoundTranslation(_as_str(t), float(s), w) for t, s, w in rows if math.isfinite(s)],
+        [FoundTranslation(as_str(t), float(s), w) for t, s, w in rows if math.isfinite(s)],
         bool(outputs["truncated"][0]),
     )
 
@@ -317,7 +318,3 @@ def _token_lists(found):
 
 def _as_tensor(text):
     return tf.constant([text.encode("utf-8", "replace")])
-
-
-def _as_str(text):
-    return text.decode("utf-8", "replace")
