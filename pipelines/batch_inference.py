@@ -1,8 +1,9 @@
 """Batch inference: the output of a model for each line of a file, and a file that can be resumed.
 
 `LinePredictor` runs a trained model or an exported SavedModel over lines; `ResumableOutput` is the
-output file of `pipelines.translate`. Both are here and not in `translate.py`, which defines flags,
-because the workers of Apache Beam import them (`apache_beam.py`).
+output file of `pipelines.translate`, `CatalogOutput` that of a catalog of messages. They are here
+and not in `translate.py`, which defines flags, because the workers of Apache Beam import them
+(`apache_beam.py`).
 """
 
 import dataclasses
@@ -36,6 +37,7 @@ from t2t_keras.serving.loaded_export import LoadedExport
 from t2t_keras.serving.signatures import signature_of
 from t2t_keras.settings import SamplingSettings
 from t2t_keras.tasks.bundles import PREDICTORS
+from t2t_keras.tasks.catalogs import Catalog
 from t2t_keras.tasks.terms import Terms, ask
 from t2t_keras.tasks.text_io import (
     LINES_OF_A_BATCH,
@@ -370,3 +372,26 @@ class ResumableOutput:
         except (FileNotFoundError, ValueError, KeyError):
             pass
         return 0, 0, 0
+
+
+class CatalogOutput(ResumableOutput):
+    """A `Catalog` whose writing can resume: until it is complete, its file has the translations."""
+
+    def __init__(self, path: str, fingerprint: dict, catalog: Catalog, fuzzy: bool):
+        super().__init__(path, fingerprint | {"texts": catalog.texts})
+        self._catalog, self._fuzzy = catalog, fuzzy
+
+    def write(self, line, end="\n"):
+        super().write(json.dumps(line))  # a translation may have several lines
+
+    def __exit__(self, error, *rest):
+        report = None
+        if error is None:
+            self._file.flush()
+            translations = map(json.loads, self._unfinished.read_bytes().splitlines())
+            text, report = self._catalog.fill(list(translations), self._fuzzy)
+            self._file.truncate(0)
+            self._file.write(text.encode())
+        super().__exit__(error, *rest)
+        if report:
+            logging.info("%s: %s", self._path, report)

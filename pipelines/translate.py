@@ -231,8 +231,7 @@ def _request(is_document):
 
 def _output(catalog, fingerprint):
     """Returns the file of output, a `ResumableOutput`."""
-    from pipelines.batch_inference import ResumableOutput
-    from pipelines.catalog_files import CatalogOutput
+    from pipelines.batch_inference import CatalogOutput, ResumableOutput
 
     if catalog is None:
         return ResumableOutput(OUTPUT.value, fingerprint)

@@ -12,8 +12,7 @@ import pytest
 
 import t2t_keras as t2t
 from pipelines import app
-from pipelines.batch_inference import LinePredictor, ResumableOutput
-from pipelines.catalog_files import CatalogOutput
+from pipelines.batch_inference import CatalogOutput, LinePredictor, ResumableOutput
 from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.catalogs import Catalog
