@@ -3,6 +3,7 @@
 import importlib.util
 import numbers
 import os
+import re
 
 
 class InputError(ValueError):
@@ -31,6 +32,12 @@ class TextError(InputError):
     def __init__(self, reason, index):
         super().__init__(f"texts[{index}] {reason}")
         self.reason, self.index = reason, index
+
+
+def reason_of(error):
+    """Returns the first line of an error's message, without TensorFlow's names of operations."""
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"\{\{.*?\}\} ?| ?\[Op:\w+\]", "", first)
 
 
 def require_backend(name):

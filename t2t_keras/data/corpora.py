@@ -28,7 +28,7 @@ from t2t_keras.data.files import (
     split_file,
 )
 from t2t_keras.data.texts import as_pairs
-from t2t_keras.errors import InputError, MissingTextError
+from t2t_keras.errors import InputError, MissingTextError, reason_of
 from t2t_keras.graphs import deterministic
 from t2t_keras.types import Encoder, StrPath
 
@@ -64,10 +64,9 @@ class TFDSCorpus:
         try:
             self._builder = self._make_builder()
         except (ValueError, ImportError, FileNotFoundError) as error:
-            reason = str(error).strip().splitlines()[0]
             raise InputError(
                 f"TFDS has no dataset {name!r}; give a name such as 'wmt14_translate/de-en' "
-                f"({reason})"
+                f"({reason_of(error)})"
             ) from error
         known = list(self._builder.info.features or {})
         for feature in features.values():

@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 from t2t_keras.data.files import local_path, make_folder, new_folder
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, reason_of
 from t2t_keras.interop.files import read_json
 from t2t_keras.interop.hugging_face import WEIGHTS
 from t2t_keras.interop.pretrained import load_pretrained, require_model_type, write_pretrained
@@ -232,7 +232,7 @@ def _require_room(hub, name, total):
 
 def _cached(hub, name, error):
     """Returns the folder of the cached files of a model, because the hub cannot be asked."""
-    reason = _reason(error)
+    reason = reason_of(error).rstrip(".")
     snapshot = _snapshot(hub, name)
     if snapshot is None:
         raise InputError(
@@ -247,11 +247,6 @@ def _cached(hub, name, error):
         f"{name} is in the cache in part, and the hub {hub.constants.ENDPOINT} cannot be asked "
         f"({reason}): start again with the network, and the download goes on."
     ) from error
-
-
-def _reason(error):
-    """Returns the first line of an error."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 @contextlib.contextmanager
@@ -270,9 +265,10 @@ def _explained(hub, name):
 
 def _sentence(hub, name, error):
     errors, place = hub.errors, f"{hub.constants.ENDPOINT}/{name}"
+    reason = reason_of(error).rstrip(".")
     login = "log in by hf auth login, or set HF_TOKEN"
     if isinstance(error, errors.HFValidationError):
-        return f"{name!r} is not the name of a model: {_reason(error)}."
+        return f"{name!r} is not the name of a model: {reason}."
     if isinstance(error, errors.GatedRepoError):
         return f"{place} is gated: accept its terms on that page, then {login}, and start again."
     if isinstance(error, errors.RepositoryNotFoundError):
@@ -283,6 +279,5 @@ def _sentence(hub, name, error):
             "folder on another disk, and start again."
         )
     if _status(error) in (401, 403):
-        return f"{place} is refused to you ({_reason(error)}): {login}."
-    reason = _reason(error)
+        return f"{place} is refused to you ({reason}): {login}."
     return f"the download of {place} broke off ({reason}): start again: complete files are kept."

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, reason_of
 from t2t_keras.interop.files import check_file
 from t2t_keras.models.parts import sub_layers
 
@@ -273,5 +273,6 @@ def read_torch(path):
             arrays[name] = (tensor.to(torch.float32) if is_bfloat16 else tensor).numpy()
         return arrays
     except Exception as error:  # of many kinds, by what is wrong with the file
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} holds no PyTorch weights ({reason}): copy it again.") from error
+        raise InputError(
+            f"{path} holds no PyTorch weights ({reason_of(error)}): copy it again."
+        ) from error

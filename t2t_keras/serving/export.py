@@ -28,7 +28,7 @@ from t2t_keras.data.files import (
     write_json,
 )
 from t2t_keras.data.texts import as_strings
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, reason_of
 from t2t_keras.serving.saved_graph import merge_equal_nodes
 from t2t_keras.serving.signatures import signature_function
 from t2t_keras.serving.stored_weights import (
@@ -51,7 +51,6 @@ from t2t_keras.settings import EXPORT_DEVICES
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.requests import sample_lines
 from t2t_keras.tasks.shortlist import Shortlist, ShortlistTranslator
-from t2t_keras.training.checkpoint_files import reason_of
 from t2t_keras.types import StrPath
 
 

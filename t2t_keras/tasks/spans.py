@@ -22,10 +22,9 @@ from t2t_keras.data.text_parts import (
     order_in_row,
     split_by_pattern,
 )
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, reason_of
 from t2t_keras.settings import MAX_PLACEHOLDERS
 from t2t_keras.tasks.document_lines import join_lines  # noqa: F401  spans of several lines
-from t2t_keras.training.checkpoint_files import reason_of
 
 INLINE = "\ue000"
 """A closing tag, emoji or note: belongs to the sentence and to the word before it."""

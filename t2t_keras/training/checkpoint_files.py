@@ -26,7 +26,7 @@ from t2t_keras.data.files import (
     tensorflow_path,
     visible_names,
 )
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, reason_of
 
 _KINDS = ("initial", "step", "average", "ema")
 _NAME = re.compile(rf"({'|'.join(_KINDS)})_(\d{{8,}})")
@@ -267,9 +267,3 @@ class CheckpointReader:
 def _prefix(folder):
     """Returns the prefix that TensorFlow gives the names of a checkpoint's files."""
     return os.path.join(folder, "variables")
-
-
-def reason_of(error):
-    """Returns the first line of an error's message, without TensorFlow's names of operations."""
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return re.sub(r"\{\{.*?\}\} ?| ?\[Op:\w+\]", "", first)
