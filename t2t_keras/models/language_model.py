@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from t2t_keras import ops
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import Sequences
 from t2t_keras.layers.basic import Dropout
@@ -100,7 +101,9 @@ class TransformerLM(TokenModel):
 
     def initial_state(self, batch: int | tf.Tensor, beams: int) -> DecoderState:
         """Returns the state of `beams` hypotheses of each prompt, which have no token yet."""
-        return self._empty_state((), batch, beams)
+        caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
+        history = tf.zeros([batch, beams, 0], ops.index_dtype())
+        return DecoderState((), history, caches, tf.constant(0))
 
     def step(self, ids: tf.Tensor, state: DecoderState) -> tuple[tf.Tensor, DecoderState]:
         """Reads ids, int32 [batch, beams], the newest token of every hypothesis.

@@ -96,20 +96,16 @@ class EncoderLayer(ConfiguredLayer):
         self.feed_forward_residual.build(input_shape)
 
     def call(self, x: tf.Tensor, mask=None, *, return_attention_weights=False) -> Any:
-        x, weights = self._sublayers(
+        x, weights = self.attention_residual.around(
             x, lambda x: self.attention(x, mask, return_attention_weights=True)
         )
+        x = self.feed_forward_residual.around(x, self.feed_forward)
         return (x, weights) if return_attention_weights else x
 
     def step(self, x: tf.Tensor, cache: KeyValue, view: View) -> tuple[tf.Tensor, KeyValue]:
         """Computes what `call` does for the newest position; see `MultiHeadSelfAttention.step`."""
-        return self._sublayers(x, lambda x: self.attention.step(x, cache, view))
-
-    def _sublayers(self, x, attend):
-        """Returns x after two sub-layers, and the second result of attend(x)."""
-        x, of_attention = self.attention_residual.around(x, attend)
-        x = self.feed_forward_residual.around(x, self.feed_forward)
-        return x, of_attention
+        x, cache = self.attention_residual.around(x, lambda x: self.attention.step(x, cache, view))
+        return self.feed_forward_residual.around(x, self.feed_forward), cache
 
     def get_config(self) -> dict:
         return super().get_config() | {"causal": self.causal}
@@ -219,13 +215,16 @@ class DecoderLayer(ConfiguredLayer):
         *,
         return_attention_weights=False,
     ) -> Any:
-        x, self_weights, cross_weights = self._sublayers(
+        x, self_weights = self.self_residual.around(
+            x, lambda x: self.self_attention(x, x_mask, return_attention_weights=True)
+        )
+        x, cross_weights = self.cross_residual.around(
             x,
-            lambda x: self.self_attention(x, x_mask, return_attention_weights=True),
             lambda x: self.cross_attention(
                 x, memory, x_mask, memory_mask, return_attention_weights=True
             ),
         )
+        x = self.feed_forward_residual.around(x, self.feed_forward)
         return (x, self_weights, cross_weights) if return_attention_weights else x
 
     def step(self, x: tf.Tensor, key_value, cross_view: View, cache, view: View) -> tuple:
@@ -240,18 +239,11 @@ class DecoderLayer(ConfiguredLayer):
             [batch, beams, model_dim], the cache with one more step, and the weights of
             cross-attention, float32 [batch, heads, beams, source].
         """
-        return self._sublayers(
-            x,
-            lambda x: self.self_attention.step(x, cache, view),
-            lambda x: self.cross_attention.step(x, key_value, cross_view),
+        x, cache = self.self_residual.around(x, lambda x: self.self_attention.step(x, cache, view))
+        x, weights = self.cross_residual.around(
+            x, lambda x: self.cross_attention.step(x, key_value, cross_view)
         )
-
-    def _sublayers(self, x, attend_to_self, attend_to_memory):
-        """Returns x after three sub-layers, and the second results of both attentions."""
-        x, from_self = self.self_residual.around(x, attend_to_self)
-        x, from_memory = self.cross_residual.around(x, attend_to_memory)
-        x = self.feed_forward_residual.around(x, self.feed_forward)
-        return x, from_self, from_memory
+        return self.feed_forward_residual.around(x, self.feed_forward), cache, weights
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -359,12 +351,6 @@ class TokenModel(TrainableModel):
         require_sequences(ids)
         x = add_positions(embedding(ids), sequences.positions, mask=sequences.mask)
         return self.embedding_dropout(x)
-
-    def _empty_state(self, memory, batch, beams):
-        """Returns the `DecoderState` of `beams` hypotheses of each row, without a token."""
-        caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
-        history = tf.zeros([batch, beams, 0], ops.index_dtype())
-        return DecoderState(memory, history, caches, tf.constant(0))
 
     def reorder(self, state: DecoderState, parents: tf.Tensor) -> DecoderState:
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""
@@ -490,7 +476,10 @@ class Transformer(TokenModel):
 
     def initial_state(self, memory: ProjectedMemory, beams: int) -> DecoderState:
         """Returns the state of `beams` hypotheses of each sentence, which have no token yet."""
-        return self._empty_state(memory, tf.shape(memory.mask)[0], beams)
+        batch = tf.shape(memory.mask)[0]
+        caches = tuple(attention.initial_cache(batch) for attention in self._attentions)
+        history = tf.zeros([batch, beams, 0], ops.index_dtype())
+        return DecoderState(memory, history, caches, tf.constant(0))
 
     def step(self, ids: tf.Tensor, state: DecoderState, return_attention_weights=False) -> tuple:
         """Reads ids, int32 [batch, beams], the newest token of every hypothesis.

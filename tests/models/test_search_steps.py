@@ -94,7 +94,6 @@ class OwnModel(keras.Model):
             "output_matrix",
             "_attentions",
             "_embed",
-            "_empty_state",
         ),
     ):
         locals()[member] = inspect.getattr_static(t2t.Transformer, member)
