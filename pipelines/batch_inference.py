@@ -38,7 +38,7 @@ from t2t_keras.serving.signatures import signature_of
 from t2t_keras.settings import SamplingSettings
 from t2t_keras.tasks.bundles import PREDICTORS
 from t2t_keras.tasks.catalogs import Catalog
-from t2t_keras.tasks.terms import Terms, ask
+from t2t_keras.tasks.terms import Terms
 from t2t_keras.tasks.text_io import (
     LINES_OF_A_BATCH,
     as_str,
@@ -192,7 +192,7 @@ class LinePredictor:
         def answer(**columns):
             codes = language_codes(template, len(columns["text"]), **given)
             languages = dict(zip(_LANGUAGES, codes, strict=False))  # none of a bilingual model
-            return ask(predictor.run, self._name, **columns, **languages)
+            return predictor.run(self._name, **columns, **languages)
 
         return self._results(answer, predictor.requests[self._name])
 

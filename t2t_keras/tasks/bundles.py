@@ -28,6 +28,7 @@ from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import Settings
 from t2t_keras.tasks.requests import TEXT, RequestKind
+from t2t_keras.tasks.terms import require_terms_accepted
 from t2t_keras.tasks.text_io import check_vocab_size, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
@@ -152,6 +153,9 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
         Returns:
             {output: tensor}, all outputs of the request's graph.
+
+        Raises:
+            InputError: if the graph refuses the terms.
         """
         inputs = {key: tf.convert_to_tensor(x) for key, x in inputs.items() if x is not None}
         names = tuple(inputs)
@@ -161,7 +165,16 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
         specs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype, key) for key, x in inputs.items()]
         key = " ".join([name, *(f"{x.name}:{x.shape.rank}" for x in specs)])
-        return kept_function(self, key, graph, specs)(*inputs.values())
+
+        def call():
+            return kept_function(self, key, graph, specs)(*inputs.values())
+
+        on_gpu = ops.visible_device() == "gpu" and tf.executing_eagerly()
+        try:
+            return self.run_on_gpu(call) if on_gpu and self.requests[name].searches else call()
+        except tf.errors.InvalidArgumentError as error:
+            require_terms_accepted(error)
+            raise
 
     def predict(self, texts: Texts, batch_size: int | None = None, verbose: int = 0) -> list:
         """Answers any number of texts, in the forms of a call and with its errors.

@@ -16,7 +16,7 @@ from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.settings import COUNT, Range, Settings, documented, setting
 from t2t_keras.tasks.bundles import Predictor
 from t2t_keras.tasks.requests import TEXT, RequestKind, ranked
-from t2t_keras.tasks.text_io import as_str, as_tensor, source_reader, warn_truncated
+from t2t_keras.tasks.text_io import Reader, as_str, as_tensor, warn_truncated
 from t2t_keras.types import Texts
 
 
@@ -139,7 +139,8 @@ class Classifier(Predictor):
     @property
     def sources(self):
         """The `Reader` of texts."""
-        return source_reader(self)
+        longest = self.settings.max_source_length
+        return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
 
     def __call__(self, texts: Texts) -> list[str]:
         """Returns the most likely label of each text."""

@@ -26,7 +26,7 @@ from t2t_keras.tasks.results import TranslationBatch, describe_tokens
 from t2t_keras.tasks.search import EARLY_STOPS, SearchPredictor
 from t2t_keras.tasks.search_settings import TranslatorSettings
 from t2t_keras.tasks.terms import TermIndex
-from t2t_keras.tasks.text_io import Reader, refuse_languages, source_reader
+from t2t_keras.tasks.text_io import Reader, refuse_languages
 
 _TEXTS, _IDS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
 _COUNT = tf.TensorSpec([], tf.int32)
@@ -78,7 +78,8 @@ class GraphTranslator(SearchPredictor):
     @property
     def sources(self):
         """The `Reader` of sources."""
-        return source_reader(self)
+        longest = self.settings.max_source_length
+        return Reader(self.tokenizer, min(longest, self.model.max_length or longest))
 
     @property
     def targets(self):
@@ -144,7 +145,7 @@ class GraphTranslator(SearchPredictor):
     @model_function([_IDS, _IDS, _COUNT])
     def _search(self, source_ids, prefix_ids, n_best):
         """Returns `Hypotheses` [batch, beam_size], of which the first n_best are searched for."""
-        return self.find(n_best=n_best, **self._stops, **self._conditions(source_ids, prefix_ids))
+        return self._find_within_limits(source_ids, prefix_ids, n_best=n_best)
 
     @model_function([_TEXTS] * 4)
     def _align(self, texts, translations, *languages):
@@ -213,8 +214,8 @@ class GraphTranslator(SearchPredictor):
         source_ids, prefix_ids, truncated = self._encoded(texts, prefixes, *languages)
         with ops.on_host():
             sources = self.sources.encode_with_offsets(texts, self.first_ids(*languages)[0])
-        conditions = self._conditions(source_ids, prefix_ids) | self._stops
-        found = self.find(n_best=n_best, has_text=sources.ends > sources.starts, **conditions)
+        has_text = sources.ends > sources.starts
+        found = self._find_within_limits(source_ids, prefix_ids, n_best=n_best, has_text=has_text)
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated)
 
@@ -226,8 +227,8 @@ class GraphTranslator(SearchPredictor):
         """
         languages = source_language, target_language
         source_ids, prefix_ids, truncated = self._encoded(texts, None, *languages)
-        options |= self._conditions(source_ids, prefix_ids)
-        found = self.find(draws=True, seeds=seeds, **options)
+        options |= {"draws": True, "seeds": seeds}
+        found = self._find_within_limits(source_ids, prefix_ids, **options)
         return self._as_texts(found, 1, truncated)
 
     def translate_documents(self, texts, *, terms=None, source_language=None, target_language=None):
@@ -393,33 +394,33 @@ class GraphTranslator(SearchPredictor):
         found = self._search(source_ids, prefix_ids, n_best)
         return tf.nest.map_structure(lambda x: x[:, :n_best], found)
 
-    def _conditions(self, source_ids, prefix_ids):
-        """Returns the arguments of `find` that all searches and samples have, a dict."""
-        constraint = self.protection.constraint(source_ids, self.tokenizer)
+    def _find_within_limits(self, source_ids, prefix_ids, **options):
+        """Returns the `Hypotheses` that `find` gives within the limits of the settings.
+
+        Args:
+            source_ids, prefix_ids: int32 [batch, source] and [batch, prefix].
+            **options: further arguments of `find`.
+        """
+        settings, constraint = self.settings, None
         given = _lengths(prefix_ids)
-        if constraint is not None:
+        if self.protection.reads_marks:
+            constraint = self.protection.constraint(source_ids, self.tokenizer)
             given += tf.reduce_sum(constraint.counts, axis=1)
-        max_lengths = tf.maximum(_lengths(source_ids), given) + self.settings.max_extra_tokens
-        if self.settings.min_target_length:
-            max_lengths = tf.maximum(max_lengths, self.settings.min_target_length + 1)
-        return {
-            "model": self.model,
-            "source_ids": source_ids,
-            "max_lengths": tf.minimum(max_lengths, self.targets.limit),
-            "length_penalty": self._penalty,
-            "prefix_ids": prefix_ids,
-            "free_prefix": self._free_prefix,
-            "constraint": constraint,
-        }
-
-    @property
-    def _stops(self):
-        """The arguments of `beam_search` by which a search ends early, a dict."""
-        return {} if self.settings.exhaustive else EARLY_STOPS
-
-    @property
-    def _penalty(self):
-        return LengthPenalty(self.settings.length_penalty, self.settings.length_penalty_offset)
+        max_lengths = tf.maximum(_lengths(source_ids), given) + settings.max_extra_tokens
+        if settings.min_target_length:
+            max_lengths = tf.maximum(max_lengths, settings.min_target_length + 1)
+        if not (settings.exhaustive or options.get("draws")):
+            options |= EARLY_STOPS
+        return self.find(
+            model=self.model,
+            source_ids=source_ids,
+            max_lengths=tf.minimum(max_lengths, self.targets.limit),
+            prefix_ids=prefix_ids,
+            constraint=constraint,
+            free_prefix=self._free_prefix,
+            length_penalty=LengthPenalty(settings.length_penalty, settings.length_penalty_offset),
+            **options,
+        )
 
     def _prefix_ids(self, source_ids, prefixes=None, first_ids=None):
         """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.

@@ -1,7 +1,6 @@
 """Common parts of predictors that search: n-best lists, beam search and sampling."""
 
 import dataclasses
-import functools
 
 import numpy as np
 import tensorflow as tf
@@ -48,37 +47,34 @@ class SearchPredictor(Predictor):
     Attributes:
         precompute: function (key, make) → tensor, which keeps tensors that depend only on weights,
             see `ops.with_step_products`. An export sets it on a copy.
+        step_products: function of a model, see `models.search_steps.step_products`.
     """
 
     model_attributes = ("encode", "initial_state", "step", "reorder", "max_length")
     precompute = staticmethod(ops.compute_now)
+    step_products = staticmethod(step_products)
 
     def check(self):
         super().check()
         require_own_steps(self.model)
 
-    def run(self, name, **inputs):
-        """Runs the graph of a request, see `Predictor.run`.
+    def run_on_gpu(self, call):
+        """Returns call(), whose search XLA compiles after `PLAIN_CALLS` calls.
 
-        On a GPU XLA compiles the steps of a search after `PLAIN_CALLS` calls; if that fails, this
-        and later searches run without.
+        If XLA fails, this and later searches run without it.
         """
-        plain = functools.partial(super().run, name, **inputs)
-        on_gpu = ops.visible_device() == "gpu" and tf.executing_eagerly()
-        if not on_gpu or not self.requests[name].searches:
-            return plain()
         searches = self.searches()  # another thread may replace them
         searches.calls += 1
         if searches.calls <= PLAIN_CALLS or searches.without_xla:
-            return plain()
+            return call()
         try:
             with ops.traced_with(dataclasses.replace(ops.options(), compiled_search=True)):
-                return plain()
+                return call()
         except InputError:
             raise
         except Exception as error:  # of XLA, or of the input: then the plain search raises it
             reason = str(error).strip().partition("\n")[0]
-        found = plain()
+        found = call()
         searches.without_xla = True
         logging.info("Searches go on without XLA, which cannot do this: %s", reason)
         return found
@@ -169,7 +165,7 @@ class SearchPredictor(Predictor):
             **options: further arguments of `beam_search` or `sample`, whose seeds are int32
                 [batch, 2], or [batch] in place of pairs with 0.
         """
-        rules = rules_of(self.settings, self.tokenizer.eos_id)
+        rules = rules_of(self.settings, self.tokenizer.eos_id)  # none with default settings
         reserved = None if constraint is None else constraint.reserved
         if rules:
             model = RuledModel(model, rules, prefix_ids, reserved)
@@ -186,7 +182,8 @@ class SearchPredictor(Predictor):
         is_free = constraint is None and has_text is None
         if not draws and ops.options().compiled_search and is_free and has_room(model):
             options["loop"] = CompiledLoop(model)
-        with ops.with_step_products(**self.step_products()):
+        products = self.step_products(self.model)
+        with ops.with_step_products(**products, precompute=self.precompute):
             if draws:
                 seeds = tf.convert_to_tensor(options["seeds"], tf.int32)
                 if seeds.shape.rank == 1:
@@ -201,10 +198,6 @@ class SearchPredictor(Predictor):
                 constraint=constraint,
                 **options,
             )
-
-    def step_products(self):
-        """Returns the arguments of `ops.with_step_products` for the model's steps."""
-        return step_products(self.model) | {"precompute": self.precompute}
 
     def searches(self):
         """Returns the `Searches` of the present model and settings."""

@@ -134,12 +134,9 @@ class ShortlistTranslator(Translator):
             "it was made from, and the shortlist with `Shortlist.save`."
         )
 
-    @property
-    def _penalty(self):
-        return super()._penalty._replace(token_cost=self._token_cost)
-
-    def step_products(self):
-        return super().step_products() | {"output_matrices": []}
+    @staticmethod
+    def step_products(model):
+        return Translator.step_products(model) | {"output_matrices": []}
 
     def find(self, model, source_ids, max_lengths, prefix_ids, constraint=None, **options):
         demanded = prefix_ids
@@ -149,6 +146,7 @@ class ShortlistTranslator(Translator):
         candidates = self._candidates(source_ids, demanded)
         if constraint is not None:
             constraint = constraint.renumbered(candidates.ids, candidates.places)
+        options["length_penalty"] = options["length_penalty"]._replace(token_cost=self._token_cost)
         found = super().find(
             _NarrowedModel(model, candidates),
             source_ids,

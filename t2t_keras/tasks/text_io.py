@@ -56,7 +56,9 @@ class Reader:
     def encode(self, texts, first_ids=None):
         """Returns the `EncodedTexts` of texts."""
         texts, clipped = self._clip(texts)
-        return self._encoded(prepend(first_ids, self.tokenizer.encode(texts)), clipped)
+        ids = prepend(first_ids, self.tokenizer.encode(texts))
+        clipped |= ids.row_lengths() > self._most
+        return EncodedTexts(append_end(ids, self._eos_id, self._most), clipped)
 
     def encode_prefix(self, texts, first_ids=None):
         """Encodes texts without the end token.
@@ -92,7 +94,8 @@ class Reader:
         """
         ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1) > 0
         ids = tf.ragged.boolean_mask(ids, ~ended & (ids != self.tokenizer.pad_id))
-        return self._encoded(ids)
+        ended = append_end(ids, self._eos_id, self._most)
+        return EncodedTexts(ended, ids.row_lengths() > self._most)
 
     def _clip(self, texts):
         """Returns texts as valid UTF-8 of bounded length, and bool [batch], whether clipped.
@@ -106,10 +109,6 @@ class Reader:
         clipped = tf.strings.length(texts) > 4 * most
         clipped |= tf.strings.length(kept, unit="UTF8_CHAR") > most
         return blank_to_empty(tf.strings.substr(kept, 0, most, unit="UTF8_CHAR")), clipped
-
-    def _encoded(self, ids, clipped=False):
-        ended = append_end(ids, self._eos_id, self._most)
-        return EncodedTexts(ended, clipped | (ids.row_lengths() > self._most))
 
 
 def append_end(ids, eos_id=None, most=None):
@@ -127,12 +126,6 @@ def append_end(ids, eos_id=None, most=None):
     if eos_id is None:
         return dense
     return tf.where(tf.range(longest) == lengths[:, tf.newaxis], eos_id, dense)
-
-
-def source_reader(predictor):
-    """Returns the `Reader` of a predictor's texts."""
-    longest = predictor.settings.max_source_length
-    return Reader(predictor.tokenizer, min(longest, predictor.model.max_length or longest))
 
 
 def warn_truncated(truncated):

@@ -20,7 +20,7 @@ from t2t_keras.tasks.results import (
     detailed_translations,
 )
 from t2t_keras.tasks.search_settings import TranslatorSettings
-from t2t_keras.tasks.terms import Terms, ask
+from t2t_keras.tasks.terms import Terms
 from t2t_keras.tasks.text_io import (
     as_str,
     as_tensor,
@@ -144,7 +144,7 @@ class Translator(GraphTranslator):
             InputError: if n is out of range, or as in a call.
         """
         inputs = self._inputs(texts, source_language, target_language, terms, prefix=prefix)
-        rows, found = ask(self.best_rows, n, **inputs)
+        rows, found = self.best_rows(n, **inputs)
         warn_truncated(found["truncated"])
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
@@ -164,7 +164,7 @@ class Translator(GraphTranslator):
         and addresses, come through unchanged, each once; see `tasks.spans`.
         """
         inputs = self._inputs(texts, source_language, target_language, terms)
-        found = ask(self.run, "document_terms" if "terms" in inputs else "document", **inputs)
+        found = self.run("document_terms" if "terms" in inputs else "document", **inputs)
         return [as_str(text) for text in found["translation"].numpy()]
 
     def n_best_tokens(
