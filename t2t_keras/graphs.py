@@ -55,12 +55,15 @@ def kept_function(owner, key, method, input_signature):
 def model_function(input_signature):
     """Decorator like `graph_function`, for a method of an owner as `kept_function` describes it.
 
-    Of the `tf.TensorSpec` of the input_signature a call may leave out the last ones.
+    Of the `tf.TensorSpec` of the input_signature a call may leave out the last ones. A call with
+    keyword arguments, which may be anything, becomes part of the graph that calls.
     """
 
     def decorate(method):
         @functools.wraps(method)
-        def call(self, *inputs):
+        def call(self, *inputs, **options):
+            if options:
+                return method(self, *inputs, **options)
             key = f"{id(method)} {len(inputs)}"
             return kept_function(self, key, method, input_signature[: len(inputs)])(*inputs)
 

@@ -143,9 +143,35 @@ class GraphTranslator(SearchPredictor):
         return self._as_texts(hypotheses, n_best, truncated), prefix_ids
 
     @model_function([_IDS, _IDS, _COUNT])
-    def _search(self, source_ids, prefix_ids, n_best):
-        """Returns `Hypotheses` [batch, beam_size], of which the first n_best are searched for."""
-        return self._find_within_limits(source_ids, prefix_ids, n_best=n_best)
+    def _search(self, source_ids, prefix_ids, n_best=1, **options):
+        """Returns the `Hypotheses` that `find` gives within the limits of the settings.
+
+        They are [batch, beam_size], of which the first n_best are searched for.
+
+        Args:
+            source_ids, prefix_ids: int32 [batch, source] and [batch, prefix].
+            **options: further arguments of `find`; samples have no n_best.
+        """
+        settings, constraint = self.settings, None
+        given = _lengths(prefix_ids)
+        if self.protection.reads_marks:
+            constraint = self.protection.constraint(source_ids, self.tokenizer)
+            given += tf.reduce_sum(constraint.counts, axis=1)
+        max_lengths = tf.maximum(_lengths(source_ids), given) + settings.max_extra_tokens
+        if settings.min_target_length:
+            max_lengths = tf.maximum(max_lengths, settings.min_target_length + 1)
+        if not options.get("draws"):
+            options |= {"n_best": n_best} | ({} if settings.exhaustive else EARLY_STOPS)
+        return self.find(
+            model=self.model,
+            source_ids=source_ids,
+            max_lengths=tf.minimum(max_lengths, self.targets.limit),
+            prefix_ids=prefix_ids,
+            constraint=constraint,
+            free_prefix=self._free_prefix,
+            length_penalty=LengthPenalty(settings.length_penalty, settings.length_penalty_offset),
+            **options,
+        )
 
     @model_function([_TEXTS] * 4)
     def _align(self, texts, translations, *languages):
@@ -215,7 +241,7 @@ class GraphTranslator(SearchPredictor):
         with ops.on_host():
             sources = self.sources.encode_with_offsets(texts, self.first_ids(*languages)[0])
         has_text = sources.ends > sources.starts
-        found = self._find_within_limits(source_ids, prefix_ids, n_best=n_best, has_text=has_text)
+        found = self._search(source_ids, prefix_ids, n_best, has_text=has_text)
         with ops.on_host():
             return describe_tokens(found, sources, self.tokenizer.target, truncated)
 
@@ -227,8 +253,7 @@ class GraphTranslator(SearchPredictor):
         """
         languages = source_language, target_language
         source_ids, prefix_ids, truncated = self._encoded(texts, None, *languages)
-        options |= {"draws": True, "seeds": seeds}
-        found = self._find_within_limits(source_ids, prefix_ids, **options)
+        found = self._search(source_ids, prefix_ids, draws=True, seeds=seeds, **options)
         return self._as_texts(found, 1, truncated)
 
     def translate_documents(self, texts, *, terms=None, source_language=None, target_language=None):
@@ -393,34 +418,6 @@ class GraphTranslator(SearchPredictor):
         prefix_ids = tf.zeros_like(source_ids[:, :0]) if prefix_ids is None else prefix_ids
         found = self._search(source_ids, prefix_ids, n_best)
         return tf.nest.map_structure(lambda x: x[:, :n_best], found)
-
-    def _find_within_limits(self, source_ids, prefix_ids, **options):
-        """Returns the `Hypotheses` that `find` gives within the limits of the settings.
-
-        Args:
-            source_ids, prefix_ids: int32 [batch, source] and [batch, prefix].
-            **options: further arguments of `find`.
-        """
-        settings, constraint = self.settings, None
-        given = _lengths(prefix_ids)
-        if self.protection.reads_marks:
-            constraint = self.protection.constraint(source_ids, self.tokenizer)
-            given += tf.reduce_sum(constraint.counts, axis=1)
-        max_lengths = tf.maximum(_lengths(source_ids), given) + settings.max_extra_tokens
-        if settings.min_target_length:
-            max_lengths = tf.maximum(max_lengths, settings.min_target_length + 1)
-        if not (settings.exhaustive or options.get("draws")):
-            options |= EARLY_STOPS
-        return self.find(
-            model=self.model,
-            source_ids=source_ids,
-            max_lengths=tf.minimum(max_lengths, self.targets.limit),
-            prefix_ids=prefix_ids,
-            constraint=constraint,
-            free_prefix=self._free_prefix,
-            length_penalty=LengthPenalty(settings.length_penalty, settings.length_penalty_offset),
-            **options,
-        )
 
     def _prefix_ids(self, source_ids, prefixes=None, first_ids=None):
         """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.
