@@ -66,6 +66,7 @@ def test_training_on_lowers_the_loss(imported, tmp_path):
     flags += [f"--config.data.folder={tmp_path}", "--config.data.validation_split=val"]
     flags += [f"--config.train.{name}=20" for name in ("validate_every", "checkpoint_every")]
     flags += ["--config.train.log_every=5", "--config.train.validation_sentences=0"]
+    flags += ["--config.train.warmup_steps=10"]
     run("train", *flags, "--config.train.steps=40")
     rows = list(csv.DictReader((workdir / "metrics.csv").open()))
     losses = [float(row["loss"]) for row in rows if row["loss"]]
