@@ -92,7 +92,11 @@ def training_batches(
     Raises:
         InputError: if the split is missing or damaged, or has a pair too long for the batcher.
     """
-    shards = _open(directory, split, batcher)
+    return _stream(_open(directory, split, batcher), batcher, seed, skip, service)
+
+
+def _stream(shards, batcher, seed, skip, service):
+    """Returns the `training_batches` of shards that are open: opening reads all their files."""
     epoch, rest = divmod(skip, _batches_per_epoch(shards, batcher)) if skip else (0, 0)
     count = len(shards.paths)
 
@@ -143,12 +147,11 @@ class Mixture:
         seed: int,
         temperature: float = 1.0,
     ):
-        self._directory, self._splits = directory, list(parts.values())
+        self._shards = [_open(directory, split, batcher) for split in parts.values()]
         self._batcher, self._seed = batcher, seed
-        opened = [_open(directory, split, batcher) for split in self._splits]
-        sizes = [shards.report["kept"] for shards in opened]
+        sizes = [shards.report["kept"] for shards in self._shards]
         pairs = sampling_probabilities(sizes, temperature)
-        counts = [_batches_per_epoch(shards, batcher) for shards in opened]
+        counts = [_batches_per_epoch(shards, batcher) for shards in self._shards]
         weights = pairs * np.array(counts) / np.array(sizes)
         self.probabilities = dict(zip(parts, (weights / weights.sum()).tolist(), strict=True))
 
@@ -161,8 +164,7 @@ class Mixture:
         for place, used in enumerate(self._counts(0, skip)):
             job = service and service.job and f"{service.job}, corpus {place}"
             part, seed = service and service._replace(job=job), self._seed + (place << 32)
-            split, batcher = self._splits[place], self._batcher
-            streams.append(training_batches(self._directory, split, batcher, seed, used, part))
+            streams.append(_stream(self._shards[place], self._batcher, seed, used, part))
         first, rest = divmod(skip, _CHOICES)
         choices = tf.data.Dataset.range(first, np.iinfo(np.int64).max).map(self._draw)
         choices = choices.flat_map(tf.data.Dataset.from_tensor_slices).skip(rest)
@@ -184,7 +186,7 @@ class Mixture:
             drawn = [self._draw(tf.constant(block, tf.int64)).numpy() for block in blocks]
         start = first // _CHOICES * _CHOICES
         drawn = np.concatenate([*drawn, np.zeros(0, np.int64)])[first - start : last - start]
-        return np.bincount(drawn, minlength=len(self._splits)).tolist()
+        return np.bincount(drawn, minlength=len(self._shards)).tolist()
 
     def _draw(self, block):
         """Returns the corpus index of each batch in a block, int64 [`_CHOICES`]."""

@@ -20,6 +20,7 @@ from t2t_keras.data import (
     write_shards,
 )
 from t2t_keras.data.plain_text import TextStream
+from t2t_keras.data.shards import open_shards
 from t2t_keras.data.streams import Mixture, sampling_probabilities
 from t2t_keras.errors import InputError
 
@@ -150,6 +151,16 @@ def test_each_corpus_delivers_all_its_pairs_in_each_of_its_epochs(tokens):
     rows = [batches[place][1].shape[0] for place in small]
     assert sum(rows[:count]) == sum(rows[count:]) == SIZES["small"]
     assert mixture.composition(0, 900)["batches_small"] * 900 == pytest.approx(sum(choices[:900]))
+
+
+def test_a_mixture_opens_each_corpus_once(tokens, monkeypatch):
+    """Opening reads all its files, for their checksums."""
+    opened = []
+    monkeypatch.setattr(
+        streams, "open_shards", lambda *which: opened.append(which[1]) or open_shards(*which)
+    )
+    Mixture(tokens, PARTS, SMALL_BATCHES, 3).training_batches(skip=20)
+    assert opened == list(PARTS)
 
 
 def test_a_resumed_mixture_goes_on_with_the_very_next_batch(tokens, monkeypatch):
