@@ -106,7 +106,10 @@ def train(config, workdir, data_service="", start_over=False, accept_corpus_chan
 
 
 def _prepare(task, workdir, replicas, accept_corpus_changes):
-    """Saves the config, writes vocabulary and token shards if missing, sets seed and precision."""
+    """Saves the config, writes vocabulary and token shards if missing, sets seed and precision.
+
+    All workers must have the same config and text. For XLA the task gets its `lengths`.
+    """
     config = task.config
     call_on_chief(lambda: workdir.save_run(task, accept_corpus_changes))
     _check_workers(task, workdir)
