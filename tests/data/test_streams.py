@@ -63,10 +63,7 @@ def targets(batches):
 def test_every_epoch_delivers_every_pair_in_another_order(tokens, batcher):
     count = batches_per_epoch(tokens, "train", batcher)
     stream = training_batches(tokens, "train", batcher, 7)
-    whole, evaluated = (
-        list(stream.take(2 * count)),
-        evaluation_batches(tokens, "train", batcher),
-    )
+    whole, evaluated = (list(stream.take(2 * count)), evaluation_batches(tokens, "train", batcher))
     first, second = whole[:count], whole[count:]
     assert targets(first) == targets(second) == targets(evaluated)
     assert sum(targets(first).values()) == 200

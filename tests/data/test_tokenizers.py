@@ -227,10 +227,7 @@ def test_a_saved_tokenizer_comes_back(tokenizer, tmp_path):
 RESERVED = {
     "languages": ({"languages": ["fr", "en", "de"]}, ["<2de>", "<2en>", "<2fr>"]),
     "placeholders": ({"placeholders": 3}, ["<ph1>", "<ph2>", "<ph3>"]),
-    "both": (
-        {"languages": ["de", "en"], "placeholders": 2},
-        ["<2de>", "<2en>", "<ph1>", "<ph2>"],
-    ),
+    "both": ({"languages": ["de", "en"], "placeholders": 2}, ["<2de>", "<2en>", "<ph1>", "<ph2>"]),
 }
 
 

@@ -15,12 +15,7 @@ from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
 from t2t_keras.tasks.loading import load
 from tests.data.reading import read_pairs
-from tests.end_to_end.binaries import (
-    assert_same_checkpoint,
-    refused,
-    run,
-    write_corpora,
-)
+from tests.end_to_end.binaries import assert_same_checkpoint, refused, run, write_corpora
 from tests.end_to_end.small_config import small_config
 
 pytestmark = pytest.mark.slow

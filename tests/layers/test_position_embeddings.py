@@ -121,8 +121,7 @@ def test_positions_in_attention_are_not_added_to_tokens(kind):
 
 
 @pytest.mark.parametrize(
-    "positions",
-    [layers.SinusoidalPositions(), layers.LearnedPositions(9), PositionEmbedding(), 3],
+    "positions", [layers.SinusoidalPositions(), layers.LearnedPositions(9), PositionEmbedding(), 3]
 )
 def test_positions_without_effect_in_attention_are_refused(positions):
     for kind, options in (

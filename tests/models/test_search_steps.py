@@ -88,13 +88,7 @@ class OwnModel(keras.Model):
 
     for member in (
         *("encode", "initial_state", "step", "hidden_step", "reorder", "with_room"),
-        *(
-            "max_length",
-            "input_signature",
-            "output_matrix",
-            "_attentions",
-            "_embed",
-        ),
+        *("max_length", "input_signature", "output_matrix", "_attentions", "_embed"),
     ):
         locals()[member] = inspect.getattr_static(t2t.Transformer, member)
 

@@ -66,9 +66,7 @@ def test_windows_of_a_stream_score_each_token_by_its_context(made, across):
     sums = np.concatenate([scores.lengths for scores in found])
     bounds = np.cumsum([0, *sums[sums > 0]])
     np.testing.assert_allclose(
-        log_p[sums > 0],
-        [sum(expected[a:b]) for a, b in itertools.pairwise(bounds)],
-        rtol=1e-4,
+        log_p[sums > 0], [sum(expected[a:b]) for a, b in itertools.pairwise(bounds)], rtol=1e-4
     )
 
 

@@ -11,12 +11,7 @@ import tensorflow as tf
 
 from t2t_keras.data.language_template import LanguageTemplate
 from t2t_keras.data.placeholders import mark_of
-from t2t_keras.tasks.protection import (
-    ByAlignment,
-    clean_marks,
-    number_marks,
-    translate_around,
-)
+from t2t_keras.tasks.protection import ByAlignment, clean_marks, number_marks, translate_around
 from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.spans import GAP, INLINE, OPENING, SPACE, WORD, mask, put_spans, unmask
 from t2t_keras.tasks.translation import Translator
