@@ -14,7 +14,7 @@ import numpy as np
 
 from t2t_keras.errors import InputError, reason_of
 from t2t_keras.interop.files import check_file
-from t2t_keras.models.parts import sub_layers
+from t2t_keras.models.sub_layers import sub_layers
 
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _SAFETENSORS_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16"}
@@ -109,7 +109,7 @@ class Arrays:
 def set_layers(model, channels, linear, norm):
     """Sets the weights of a `Transformer`'s layers, and of the norms after its stacks.
 
-    Side, number and sub-layer are those of `models.parts.SubLayer`.
+    Side, number and sub-layer are those of `models.sub_layers.SubLayer`.
 
     Args:
         model: `Transformer`.

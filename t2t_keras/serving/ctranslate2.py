@@ -20,7 +20,7 @@ from t2t_keras.data.files import write_checksums
 from t2t_keras.errors import InputError
 from t2t_keras.layers import variants
 from t2t_keras.layers.basic import has_form
-from t2t_keras.models.parts import sub_layers
+from t2t_keras.models.sub_layers import sub_layers
 from t2t_keras.serving.export import new_version
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.types import StrPath
