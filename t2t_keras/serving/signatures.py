@@ -13,9 +13,6 @@ from t2t_keras.tasks.translation import Translator
 SIGNATURES = {name: row for name, row in Translator.requests.items() if not row.on_request}
 """{name: `RequestKind`} that an export of a translator has by default."""
 
-ON_REQUEST = {name: row for name, row in Translator.requests.items() if row.on_request}
-"""{name: `RequestKind`} that it has where they are named, since each is one more search."""
-
 
 def signature_function(request, predictor):
     """Returns the `tf.function` of requests to a predictor, which checks its inputs."""

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.serving.signatures import ON_REQUEST, SIGNATURES
+from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
 TEXTS = ["The dog.", "A train.", "She does not know the old man.", "", *tiny.LINES]
@@ -36,7 +36,7 @@ def test_each_signature_has_the_names_types_and_shapes_of_the_design(live):
         "n_best_tokens": ([text], n_best | spans | {"tokens": (i, 2), "truncated": (b, 1)}),
         "sample": ([text, (i, 1), (f, 1), (i, 1), (f, 1)], best),
     }  # fmt: skip
-    assert expected.keys() == (SIGNATURES | ON_REQUEST).keys() - {"terms", "document_terms"}
+    assert expected.keys() == Translator.requests.keys() - {"terms", "document_terms"}
     for name, (inputs, outputs) in expected.items():
         signature = live(name)
         assert [(x.dtype, x.shape.rank) for x in signature.input_signature] == inputs
