@@ -59,7 +59,8 @@ class Task:
         monitor: (name, "min" or "max"), the scalar that decides which validation is best.
         lengths: int [pairs, 2], tokens of training pairs, for which XLA's batches get their shapes;
             None before the corpus is tokenized.
-        buckets, packing: the batchers of `make_batcher`, as `LengthBuckets` and `Packing`.
+        buckets, packing: what `make_batcher` calls, with the arguments of `LengthBuckets` and of
+            `Packing`; without a field data.batching only the first.
     """
 
     lengths = None

@@ -44,7 +44,8 @@ class TrainableModel(
         parallel_micro_batches: int, how many of them may run at the same time.
 
     Raises:
-        InputError: by `fit`, if either is less than 1; by `compile`, for a loss of probabilities.
+        InputError: by `fit`, if either is less than 1; by `compile`, for a loss of probabilities,
+            and for one that defines nothing but `from_hidden` anew if its step needs logits.
 
     Example:
         >>> model.micro_batches = 8
