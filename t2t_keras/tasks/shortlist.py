@@ -22,6 +22,7 @@ from t2t_keras.data.base_tokenizer import FIRST_WORD
 from t2t_keras.data.batching import shift_right
 from t2t_keras.data.files import local_path, write_file
 from t2t_keras.data.lexical_table import learn_lexical_table
+from t2t_keras.decoding.hypotheses import LengthPenalty
 from t2t_keras.errors import InputError
 from t2t_keras.layers.attention import masked
 from t2t_keras.models.search_steps import require_hidden_step
@@ -138,7 +139,16 @@ class ShortlistTranslator(Translator):
     def step_products(model):
         return Translator.step_products(model) | {"output_matrices": []}
 
-    def find(self, model, source_ids, max_lengths, prefix_ids, constraint=None, **options):
+    def find(
+        self,
+        model,
+        source_ids,
+        max_lengths,
+        prefix_ids,
+        constraint=None,
+        length_penalty=0.6,
+        **options,
+    ):
         demanded = prefix_ids
         if constraint is not None:
             required = tf.where(constraint.counts > 0, constraint.ids, 0)
@@ -146,13 +156,13 @@ class ShortlistTranslator(Translator):
         candidates = self._candidates(source_ids, demanded)
         if constraint is not None:
             constraint = constraint.renumbered(candidates.ids, candidates.places)
-        options["length_penalty"] = options["length_penalty"]._replace(token_cost=self._token_cost)
         found = super().find(
             _NarrowedModel(model, candidates),
             source_ids,
             max_lengths,
             tf.gather(candidates.places, prefix_ids),
             constraint,
+            length_penalty=LengthPenalty.of(length_penalty)._replace(token_cost=self._token_cost),
             **options,
         )
         return found._replace(ids=tf.gather(candidates.ids, found.ids))

@@ -63,12 +63,11 @@ def test_each_sentence_has_its_own_candidates_alone_and_in_a_batch(device):
 
 def test_scores_are_log_probabilities_over_the_candidates_less_the_cost_of_each_token():
     given, translator = shortlist(), tiny.translator(length_penalty=0.0, beam_size=1)
-    plain, costly = (  # without a graph
-        ShortlistTranslator(translator, given._replace(token_cost=cost)).translate_ids
-        for cost in (0.0, 0.25)
+    plain, costly = (
+        ShortlistTranslator(translator, given._replace(token_cost=cost)) for cost in (0.0, 0.25)
     )
     ids = translator.encode(tf.constant(tiny.LINES[:1]))
-    free, found = plain(ids), costly(ids)
+    free, found = (narrowed.translate_ids(ids) for narrowed in (plain, costly))  # without a graph
     np.testing.assert_array_equal(free.ids, found.ids)  # a beam of 1 has no choice of lengths
     target = found.ids.numpy()[0, :1, : int(found.lengths[0, 0])]
     read = np.concatenate([[[tiny.tokenizer().bos_id]], target[:, :-1]], axis=1)
@@ -78,6 +77,10 @@ def test_scores_are_log_probabilities_over_the_candidates_less_the_cost_of_each_
     np.testing.assert_allclose(free.scores[0, 0], log_probability, rtol=1e-4)
     expected = log_probability - 0.25 * target.shape[1]
     np.testing.assert_allclose(found.scores[0, 0], expected, rtol=1e-4)
+    # The penalty of a search by `find` may be a number, as for any `beam_search`.
+    limit, model = tf.fill([1], tf.shape(found.ids)[2]), translator.model
+    again = costly.find(model, ids, limit, ids[:, :0], length_penalty=0.0)
+    np.testing.assert_allclose(again.scores, found.scores, rtol=1e-6)
 
 
 def test_a_shortlist_is_learned_from_shards_measured_and_kept_in_a_file(tmp_path):
