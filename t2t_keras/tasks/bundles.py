@@ -176,6 +176,10 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
             require_terms_accepted(error)
             raise
 
+    def run_on_gpu(self, call):
+        """Returns call(), the outputs of a request that `searches`; see `SearchPredictor`."""
+        return call()
+
     def predict(self, texts: Texts, batch_size: int | None = None, verbose: int = 0) -> list:
         """Answers any number of texts, in the forms of a call and with its errors.
 

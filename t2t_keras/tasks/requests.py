@@ -53,7 +53,7 @@ class RequestKind:
     on_request: bool = False  # whether an export has it only where it is named
     is_long: bool = False  # whether one text may be many searches: few samples verify it
     of_prompts: bool = False  # whether a text that must be truncated can't be answered
-    searches: bool = False  # whether a `SearchPredictor` answers it, on a GPU by `run_on_gpu`
+    searches: bool = False  # whether a GPU may compile its search, see `SearchPredictor.run_on_gpu`
 
     def inputs_of(self, predictor):
         """Returns the inputs, a tuple; of many languages with those that name them."""

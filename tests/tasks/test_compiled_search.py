@@ -1,6 +1,8 @@
 """Searches whose steps XLA compiles, as a GPU does by default, find what the plain search finds."""
 
+import dataclasses
 import logging
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from t2t_keras import ops
 from t2t_keras.models.ensemble import Ensemble
 from t2t_keras.models.search_steps import has_room
 from t2t_keras.tasks import search
+from t2t_keras.tasks.classification import Classifier
 from t2t_keras.tasks.parse_constraints import ConstrainedModel
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
@@ -89,6 +92,18 @@ def test_a_search_with_records_is_not_compiled(on_gpu, monkeypatch):
     found = [[found.text for found in row] for row in translator.n_best_tokens(TEXTS[:2])]
     assert found == expected
     assert not translator.searches().without_xla
+
+
+def test_a_predictor_of_another_kind_may_have_a_request_that_searches(on_gpu):
+    class Own(Classifier):
+        requests: ClassVar = {
+            name: dataclasses.replace(request, searches=True)
+            for name, request in Classifier.requests.items()
+        }
+
+    made = tiny.classifier()
+    on_gpu()
+    assert Own(made.model, made.tokenizer, tiny.LABELS)(TEXTS[:2]) == made(TEXTS[:2])
 
 
 @pytest.mark.parametrize(("make", "right"), [
