@@ -27,8 +27,8 @@ class Constraint(Protocol):
     """Protocol of a constraint: what may continue the hypotheses of a beam search.
 
     A search asks it for the continuations of each hypothesis, the candidates among them, and those
-    that stay live: the most likely ones without a constraint. Its state is a nest of tensors
-    [batch, ...].
+    that stay live; a search without a constraint takes the most likely ones. A class has all of
+    these methods: it inherits no answers. Its state is a nest of tensors [batch, ...].
     """
 
     def initial_state(self, beams):

@@ -146,11 +146,13 @@ class GraphTranslator(SearchPredictor):
     def _search(self, source_ids, prefix_ids, n_best=1, **options):
         """Returns the `Hypotheses` that `find` gives within the limits of the settings.
 
-        They are [batch, beam_size], of which the first n_best are searched for.
+        They are [batch, n_best]; if n_best is a tensor, as in the graph that requests share,
+        [batch, beam_size], of which the first n_best are searched for. Samples are [batch, 1].
 
         Args:
             source_ids, prefix_ids: int32 [batch, source] and [batch, prefix].
-            **options: further arguments of `find`; samples have no n_best.
+            n_best: int or int32 [], up to beam_size; samples do not read it.
+            **options: further arguments of `find`. With some the search is no graph of its own.
         """
         settings, constraint = self.settings, None
         given = _lengths(prefix_ids)

@@ -94,8 +94,8 @@ class Reader:
         """
         ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1) > 0
         ids = tf.ragged.boolean_mask(ids, ~ended & (ids != self.tokenizer.pad_id))
-        ended = append_end(ids, self._eos_id, self._most)
-        return EncodedTexts(ended, ids.row_lengths() > self._most)
+        truncated = ids.row_lengths() > self._most
+        return EncodedTexts(append_end(ids, self._eos_id, self._most), truncated)
 
     def _clip(self, texts):
         """Returns texts as valid UTF-8 of bounded length, and bool [batch], whether clipped.
