@@ -170,7 +170,7 @@ class TextTask(Task):
         texts = (text for text, _ in text_pairs(corpus.examples(data.train_split)))
         return make_tokenizer(data.tokenizer, texts, self.config.model.vocab_size)
 
-    def training_corpus(self, corpus, _tokenizer):
+    def training_corpus(self, corpus, tokenizer):
         """Returns the corpus to train on: the given one, or copies of it for BPE-dropout."""
         data = self.config.data
         if data.subword_copies == 1:

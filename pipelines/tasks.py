@@ -286,7 +286,7 @@ class ClassificationTask(TextTask):
     def make_filters(self):
         return Filters()  # longer texts are truncated, not dropped
 
-    def target_tokenizer(self, _tokenizer):
+    def target_tokenizer(self, tokenizer):
         return self._labels
 
     def buckets(self, tokens, **shapes):
@@ -344,7 +344,7 @@ class LanguageModelTask(TextTask, SequenceTask):
         data = self.config.data
         return TextFilters(data.max_length if data.rows == "lines" else None)  # a stream is cut
 
-    def target_tokenizer(self, _tokenizer):
+    def target_tokenizer(self, tokenizer):
         return NoTarget()
 
     def make_batcher(self, replicas):
