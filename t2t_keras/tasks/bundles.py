@@ -92,9 +92,10 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     def __setattr__(self, name, value):
         names = _names_of(self.settings_type)
+        is_own = name in {*_PARTS, *vars(self)} or hasattr(type(self), name)  # no getter is called
         if name in names:
             name, value = "settings", dataclasses.replace(self.settings, **{name: value})
-        elif not (name in _PARTS or name.startswith("_") or hasattr(self, name)):
+        elif not (is_own or name.startswith("_")):
             for near in difflib.get_close_matches(name, names, 1, cutoff=0.8):
                 raise InputError(
                     f"a {type(self).__name__} has no setting {name!r}: give {near}. An attribute "

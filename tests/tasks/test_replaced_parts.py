@@ -82,22 +82,27 @@ def test_attributes_of_a_users_own_subclass_are_no_misspelled_settings():
     class Own(Translator):
         beam_sizes = ()  # near a setting, and defined here
 
+        @property
+        def beams_size(self):
+            return self._beams_size  # set by its setter
+
+        @beams_size.setter
+        def beams_size(self, value):
+            self._beams_size = value
+
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
             self.my_cache = {}
             self._beamsize = self.beam_sizes = (1, 2)
+            self.beams_size = 3
 
     made = tiny.translator(beam_size=2)
     own = Own(made.model, made.tokenizer, beam_size=2)
     own.note = "any other name"
     again = copy.copy(own)
     again.my_cache, again.beam_sizes = {"a": 1}, (3,)
-    assert (own.my_cache, own.beam_sizes, own._beamsize, again.note) == (
-        {},
-        (1, 2),
-        (1, 2),
-        own.note,
-    )
+    assert (own.my_cache, own.beam_sizes, own._beamsize) == ({}, (1, 2), (1, 2))
+    assert (own.beam_size, own.beams_size, again.note) == (2, 3, own.note)
 
 
 def test_one_search_serves_any_number_of_rows(monkeypatch):
