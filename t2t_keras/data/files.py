@@ -367,8 +367,10 @@ def new_folder(path, advise, ending=_TEMPORARY):
     try:
         yield temporary
         sync_tree(temporary)
+        with contextlib.suppress(OSError):  # it is missing or not empty
+            os.rmdir(path)  # not every file system renames a folder onto an empty one
         try:
-            os.rename(temporary, path)  # fails unless the target is missing or an empty folder
+            os.rename(temporary, path)
         except OSError:
             require_free(path, advise)
             raise

@@ -1,6 +1,8 @@
 """Writers replace regular files in one step, follow symbolic links, and write through streams."""
 
+import errno
 import os
+import pathlib
 import stat
 
 import pytest
@@ -8,7 +10,7 @@ import tensorflow as tf
 
 from pipelines.batch_inference import ResumableOutput
 from t2t_keras.data import MemoryCorpus, write_shards
-from t2t_keras.data.files import is_stream, output_path, write_file
+from t2t_keras.data.files import is_stream, new_folder, output_path, write_file
 from t2t_keras.serving.export import new_version
 from t2t_keras.training.checkpoint_files import remove_checkpoint, write_checkpoint
 from tests.data.reading import read_in_thread
@@ -94,6 +96,21 @@ def test_streams_are_told_from_files(tmp_path):
     streams = [tmp_path / "pipe", os.devnull, "/dev/stdout", f"/proc/{os.getppid()}/fd/1"]
     assert not any(is_stream(output_path(path)) for path in paths)
     assert all(is_stream(output_path(path)) for path in streams)
+
+
+def test_an_empty_folder_is_replaced_where_no_folder_can_be_renamed_onto_one(tmp_path, monkeypatch):
+    """As file systems that are mounted from another computer by SMB or SFTP."""
+
+    def rename(source, target, to=os.rename):
+        if os.path.exists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        to(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    (tmp_path / "empty").mkdir()
+    with new_folder(tmp_path / "empty", str) as path:
+        (pathlib.Path(path) / "file").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty", "file"]
 
 
 # Loss of power ------------------------------------------------------------------------------------
