@@ -6,6 +6,7 @@ import tensorflow as tf
 from pipelines.batch_inference import LinePredictor
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
+from t2t_keras.serving.loaded_export import LoadedExport
 
 pytestmark = pytest.mark.slow
 
@@ -118,10 +119,10 @@ def test_translate_asks_an_export_for_documents_with_terms(with_terms, live, tmp
     assert found == [f"{live[0]}  {live[2]}\n", "\n", live[1]]
 
 
-def test_the_demo_passes_the_sentence_on_that_refuses_terms(signatures):
+def test_the_demo_passes_the_sentence_on_that_refuses_terms(with_terms):
     app = pytest.importorskip("t2t_keras.serving.demo.app")
     model = object.__new__(app.ExportedTranslator)  # without the other signatures
-    model._signatures, model._languages = signatures, {}
+    model._export = LoadedExport(with_terms)
     found = model.translate("A small dog.", "small dog\tZugtier")
     assert "Zugtier" in found.translations[0].text
     with pytest.raises(InputError, match=r"^terms has the line “dog”: give .* a target phrase\.$"):
