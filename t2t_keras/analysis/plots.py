@@ -221,9 +221,9 @@ def draw_statistics(statistics):
         figsize=(13, 0.9 + len(statistics) * (0.75 + 0.45 * layers)), layout="constrained"
     )
     axes = figure.subplots(len(statistics), len(titles), squeeze=False)
-    for row, (kind, found) in zip(axes, statistics.items(), strict=True):
+    for row, (kind, heads) in zip(axes, statistics.items(), strict=True):
         for axis, (name, title) in zip(row, titles.items(), strict=True):
-            values = getattr(found, name)
+            values = getattr(heads, name)
             most = 1.0 if name in ("previous", "same", "next") else max(values.max(), 1e-9)
             axis.imshow(values, cmap="Blues", vmin=0, vmax=most, aspect="auto")
             for (layer, head), value in np.ndenumerate(values):

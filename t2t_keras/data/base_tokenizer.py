@@ -185,7 +185,7 @@ class Tokenizer(tf.Module):
         is_before = tf.sequence_mask(tf.range(length), length)  # [length, length]: column < row
         is_prefix = tf.sequence_mask(tf.range(length) + 1, length)
 
-        def ends_of_rows(start, found):
+        def ends_of_rows(start, all_ends):
             rows = ids[start : start + step, tf.newaxis]  # [rows, 1, length]
             prefixes = tf.where(is_prefix, rows, PAD_ID)  # [rows, length, length]
             count = tf.shape(rows)[0]
@@ -193,7 +193,7 @@ class Tokenizer(tf.Module):
             lengths = tf.strings.length(texts, unit="UTF8_CHAR")
             lengths = tf.reshape(lengths, [count, 1, length])
             ends = tf.reduce_min(tf.where(is_before, tf.int32.max, lengths), axis=2)
-            return start + step, tf.concat([found, ends], axis=0)
+            return start + step, tf.concat([all_ends, ends], axis=0)
 
         return tf.while_loop(
             lambda start, _: start < batch,
@@ -377,36 +377,36 @@ def normalize_with_offsets(texts):
     texts = tf.concat([texts, [""]], axis=0)
     normalized, changes = tf_text.normalize_utf8_with_offsets_map(texts, "NFC")
     places = tf.ragged.range(tf.cast(tf.strings.length(normalized), tf.int64) + 1)
-    found = tf_text.find_source_offsets(changes, places)
-    rows, found = rows_of(places), found.values
+    source = tf_text.find_source_offsets(changes, places)
+    rows, source = rows_of(places), source.values
     # A byte within a change maps to the change's end, as does the first one after it: a run. The
     # change begins at the byte before the run.
-    first = _run_starts(rows) | _run_starts(found)
+    first = _run_starts(rows) | _run_starts(source)
     last = tf.concat([first[1:], [True]], axis=0)
     run = tf.cumsum(tf.cast(first, tf.int32)) - 1
     begin = tf.gather(tf.maximum(tf.where(first)[:, 0] - 1, 0), run)
-    index = tf.range(tf.size(found, tf.int64))
-    same = tf.gather(found, begin) + index - begin  # the source offset in an unchanged text
+    index = tf.range(tf.size(source, tf.int64))
+    same = tf.gather(source, begin) + index - begin  # the source offset in an unchanged text
     # A change may begin with bytes that stay: they do not belong to it.
     lengths = tf.cast(tf.strings.length(texts), tf.int64)
     before = same - 1 + tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     differs = tf.gather(_bytes(texts), tf.clip_by_value(before, 0, tf.reduce_sum(lengths)))
     differs = differs != tf.gather(_bytes(normalized), tf.maximum(index - rows - 1, 0))
-    differs = tf.cumsum(tf.cast(differs | (same > found), tf.int32))
+    differs = tf.cumsum(tf.cast(differs | (same > source), tf.int32))
     stays = differs == tf.gather(differs, begin)
     begins = tf.gather(tf.math.segment_max(tf.where(stays, same, 0), run), run)
-    begins = tf.maximum(begins, tf.gather(found, begin))
-    starts = tf.where(last, found, tf.minimum(same, begins))
-    ends = tf.where(last | ~stays, found, same)
+    begins = tf.maximum(begins, tf.gather(source, begin))
+    starts = tf.where(last, source, tf.minimum(same, begins))
+    ends = tf.where(last | ~stays, source, same)
     row_starts = places.row_starts()
 
     def locate(ids, token_starts, token_ends):
         first = tf.gather(row_starts, rows_of(ids))
-        found = (
+        in_bytes = (
             tf.gather(offsets, first + tf.cast(places, tf.int64))
             for offsets, places in ((starts, token_starts), (ends, token_ends))
         )
-        return offsets_in_characters(texts[:-1], ids, *found)
+        return offsets_in_characters(texts[:-1], ids, *in_bytes)
 
     return normalized[:-1], locate
 

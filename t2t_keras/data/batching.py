@@ -279,16 +279,16 @@ class _FixedShapes:
 def _rising(shapes):
     """Returns `bucket_lengths` as an array [buckets, 2]; raises InputError if they do not rise."""
     try:
-        found = np.array([np.broadcast_to(shape, 2) for shape in shapes])
+        lengths = np.array([np.broadcast_to(shape, 2) for shape in shapes])
     except (TypeError, ValueError):  # one number, or three for a shape
-        found = np.zeros([0, 2])
-    rises = found.dtype.kind in "iu" and (np.diff(found, axis=0, prepend=1) >= 0).all()
-    if not found.size or not rises:
+        lengths = np.zeros([0, 2])
+    rises = lengths.dtype.kind in "iu" and (np.diff(lengths, axis=0, prepend=1) >= 0).all()
+    if not lengths.size or not rises:
         raise InputError(
             f"bucket_lengths is {shapes!r}: give whole numbers of at least 1 or pairs (source, "
             "target) of them, each at least as long as the one before, such as (8, 16, 32)."
         )
-    return found
+    return lengths
 
 
 class FixedRows(Batcher):
@@ -376,8 +376,8 @@ class Packing(FixedRows):
             shape = [self._rows, self.row_length]
             return tf.ensure_shape(joined.to_tensor(PAD_ID, shape=shape), shape)
 
-        found = {"ids": ids, "segments": segments, "positions": positions}
-        return {f"{side}_{name}": rows(values) for name, values in found.items()}
+        columns = {"ids": ids, "segments": segments, "positions": positions}
+        return {f"{side}_{name}": rows(values) for name, values in columns.items()}
 
     def _split(self, lengths):
         """Returns the row splits of the rows, int64 `[rows + 1]`, from int32 `[pairs, 2]`."""

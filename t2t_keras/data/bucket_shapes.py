@@ -55,17 +55,17 @@ def bucket_shapes(
         chains = total[:, np.newaxis] + added
         befores.append(chains.argmin(axis=0))
         total = chains.min(axis=0)
-    place, found = len(shapes) - 1, [longest, tuple(shapes[-1].tolist())]
+    place, chosen = len(shapes) - 1, [longest, tuple(shapes[-1].tolist())]
     for before in reversed(befores):
         place = before[place]
-        found.append(tuple(shapes[place].tolist()))
-    return tuple(dict.fromkeys(reversed(found)))
+        chosen.append(tuple(shapes[place].tolist()))
+    return tuple(dict.fromkeys(reversed(chosen)))
 
 
 def _some_of(lengths):
     """Returns at most `_MOST_LENGTHS` of the lengths, ascending, the longest among them."""
-    found = np.unique(lengths)
-    if len(found) <= _MOST_LENGTHS:
-        return found
-    wanted = np.geomspace(found[0], found[-1], _MOST_LENGTHS).round()
-    return found[np.unique(np.searchsorted(found, wanted))]
+    unique = np.unique(lengths)
+    if len(unique) <= _MOST_LENGTHS:
+        return unique
+    wanted = np.geomspace(unique[0], unique[-1], _MOST_LENGTHS).round()
+    return unique[np.unique(np.searchsorted(unique, wanted))]

@@ -138,13 +138,13 @@ def nfc(text):
 def nfc_names(folder):
     """Returns {name in NFC: visible name} of a folder; raises InputError for one in both forms."""
     names = visible_names(folder)
-    found = {nfc(name): name for name in names}
-    if len(found) < len(names):
-        twice = [name for name in names if name not in found.values()]
+    by_nfc = {nfc(name): name for name in names}
+    if len(by_nfc) < len(names):
+        twice = [name for name in names if name not in by_nfc.values()]
         raise InputError(
             f"{folder} holds the name {twice[0]!r} in two forms of Unicode, NFC and NFD: keep one."
         )
-    return found
+    return by_nfc
 
 
 def stored_path(path):
@@ -174,16 +174,16 @@ def split_names(folder, split, ending=""):
 
 def split_file(folder, split, ending="", advice=""):
     """Returns the path of a split's one file; raises MissingTextError, for several InputError."""
-    found = split_names(folder, split, ending)
-    if len(found) == 1:
-        return os.path.join(folder, found[0])
+    names = split_names(folder, split, ending)
+    if len(names) == 1:
+        return os.path.join(folder, names[0])
     form = f"{split}.…"
     if ending:
         form = f"{split}.{ending} or {split}.{ending}.gz, or {split}.….{ending},"
-    every, advice = quoted(visible_names(folder)), advice if found else ""
-    raise (InputError if found else MissingTextError)(
+    every, advice = quoted(visible_names(folder)), advice if names else ""
+    raise (InputError if names else MissingTextError)(
         f"split {split!r} needs one file named {form} in {folder}; found: "
-        f"{quoted(found, 'none')}. The folder contains {every}{advice}"
+        f"{quoted(names, 'none')}. The folder contains {every}{advice}"
     )
 
 
@@ -285,11 +285,11 @@ def decode(content, place, errors="strict"):
 
 
 def _refuse_formats(line, name):
-    found = [kind for beginning, kind in _FORMATS.items() if line.startswith(beginning)]
-    found += ["tar"] * (line[257:262] == b"ustar")
-    if found:
+    kinds = [kind for beginning, kind in _FORMATS.items() if line.startswith(beginning)]
+    kinds += ["tar"] * (line[257:262] == b"ustar")
+    if kinds:
         raise InputError(
-            f"{name} is not text, but a file of the format {found[0]}: give its text, plain or "
+            f"{name} is not text, but a file of the format {kinds[0]}: give its text, plain or "
             "gzipped once"
         )
     marked = line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))

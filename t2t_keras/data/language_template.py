@@ -122,7 +122,7 @@ class LanguageTemplate:
             InputError: if a language that the template reads is None.
             tf.errors.InvalidArgumentError: for an unknown code, with the list of known ones.
         """
-        found, checks = {}, []
+        ids, checks = {}, []
         given = {"source_language": source_language, "target_language": target_language}
         for name, codes in given.items():
             if codes is None:
@@ -130,7 +130,7 @@ class LanguageTemplate:
                 continue
             known = codes[:, tf.newaxis] == tf.constant(self.codes)  # [batch, languages]
             index = tf.argmax(tf.cast(known, tf.int32), axis=1)
-            found[name] = tf.gather(tf.constant([self.ids[code] for code in self.codes]), index)
+            ids[name] = tf.gather(tf.constant([self.ids[code] for code in self.codes]), index)
             unknown = ~tf.reduce_any(known, axis=1)
             if not self.reads(name):
                 unknown &= codes != ""
@@ -139,9 +139,9 @@ class LanguageTemplate:
             shown = tf.strings.regex_replace(valid_utf8(tf.strings.reduce_join(first)), r"\s", " ")
             message = tf.strings.format(message, tf.strings.substr(shown, 0, 40, "UTF8_CHAR"))
             checks.append(tf.debugging.Assert(~tf.reduce_any(unknown), [message]))
-        found = after(checks, found)
-        source = found[f"{self.source}_language"] if self.source else None
-        return source, found["target_language"] if self.forces_target else None
+        ids = after(checks, ids)
+        source = ids[f"{self.source}_language"] if self.source else None
+        return source, ids["target_language"] if self.forces_target else None
 
     def checked_sources(self, source_ids, has_tokens, target_language):
         """Returns sources, checked to begin with their language token, in a graph or outside.

@@ -80,10 +80,10 @@ class MarkedTokenizer:
 
     def encode_with_offsets(self, texts: Texts) -> TokenOffsets:
         """Encodes texts with offsets, as `Tokenizer.encode_with_offsets` does."""
-        found = self._tokenizer.encode_with_offsets(texts)
-        values, is_first = self._merge(found.ids.values)
-        found = found._replace(ids=found.ids.with_values(values))
-        return TokenOffsets(*keep_where(is_first, *found))
+        tokens = self._tokenizer.encode_with_offsets(texts)
+        values, is_first = self._merge(tokens.ids.values)
+        tokens = tokens._replace(ids=tokens.ids.with_values(values))
+        return TokenOffsets(*keep_where(is_first, *tokens))
 
     def _merge(self, values):
         """Returns ids, int32 [tokens], with a placeholder for the first byte of each mark.
@@ -190,8 +190,8 @@ def mark_pair(
     `counterparts` are words that differ, {word of a source: word of its target}. Each mark is there
     once, in ascending order in the source; none if no word occurs exactly once on each side.
     """
-    found = list(_matches(source, target, counterparts))
-    chosen = sorted(rng.sample(range(len(found)), min(rng.randint(1, _MOST_SPANS), len(found))))
+    matches = list(_matches(source, target, counterparts))
+    chosen = sorted(rng.sample(range(len(matches)), min(rng.randint(1, _MOST_SPANS), len(matches))))
     # Words are replaced, by one mark each, or enclosed by two.
     counts = [rng.randint(1, 2) for _ in chosen]
     while sum(counts) > placeholders:
@@ -200,7 +200,7 @@ def mark_pair(
     edits = [[], []]
     for place, count in zip(chosen, counts, strict=True):
         marks = [mark_of(next(numbers)) for _ in range(count)]
-        for side, match in zip(edits, found[place], strict=True):
+        for side, match in zip(edits, matches[place], strict=True):
             if marks:
                 side.append((*match.span(), f" {match[0]} ".join(marks)))
     return [_replaced(text, side) for text, side in zip((source, target), edits, strict=True)]

@@ -253,7 +253,7 @@ def _move_special_first(model):
     """
     spec, old = model.trainer_spec, list(model.pieces)
     places = {piece.piece: i for i, piece in enumerate(old)}
-    found = []
+    tokens = []
     for name, id_ in (("pad", PAD_ID), ("eos", EOS_ID), ("unk", UNK_ID), ("bos", BOS_ID)):
         text = getattr(spec, f"{name}_piece")
         place = places.get(text)
@@ -265,11 +265,11 @@ def _move_special_first(model):
             place = None
             setattr(spec, f"{name}_piece", text)
         setattr(spec, f"{name}_id", id_)
-        found.append((place, text))
-    taken = [place for place, _ in found]
+        tokens.append((place, text))
+    taken = [place for place, _ in tokens]
     if taken == list(range(len(taken))):
         return False
-    special = [type(old[0])(piece=text, score=0, type=_CONTROL) for _, text in found]
+    special = [type(old[0])(piece=text, score=0, type=_CONTROL) for _, text in tokens]
     special = [new if i is None else old[i] for i, new in zip(taken, special, strict=True)]
     rest = [piece for i, piece in enumerate(old) if i not in taken]
     pieces = [type(piece).FromString(piece.SerializeToString()) for piece in (*special, *rest)]

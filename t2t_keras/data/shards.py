@@ -69,10 +69,10 @@ class Shards:
         source, target = _read_ids(path + ".source"), _read_ids(path + ".target")
         lengths = tf.cast(self.read_lengths(index), tf.int64)
         splits = tf.pad(tf.cumsum(lengths, axis=0), [[1, 0], [0, 0]])  # [pairs + 1, 2]
-        found = tf.stack([tf.size(source, tf.int64), tf.size(target, tf.int64)])
+        sizes = tf.stack([tf.size(source, tf.int64), tf.size(target, tf.int64)])
         # `open_shards` has checked this; the files may have changed since.
         fits = tf.debugging.Assert(
-            tf.reduce_all(found == splits[-1]), [path, f"has changed since it was opened: {_FIX}"]
+            tf.reduce_all(sizes == splits[-1]), [path, f"has changed since it was opened: {_FIX}"]
         )
         splits = after([fits], splits)
         return RaggedPairs(source, splits[:, 0], target, splits[:, 1])
@@ -103,10 +103,10 @@ def open_shards(directory, split):
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder}/{REPORT} is damaged ({error}): {_FIX}") from error
-    found = np.sum([_check_shard(path) for path in shards.paths], axis=0).tolist()
-    if found != expected:
+    counts = np.sum([_check_shard(path) for path in shards.paths], axis=0).tolist()
+    if counts != expected:
         raise InputError(
-            f"the shards in {folder} hold {found} pairs, source tokens and target tokens instead "
+            f"the shards in {folder} hold {counts} pairs, source tokens and target tokens instead "
             f"of {expected}: {_FIX}"
         )
     for name, checksum in report.get("crc32", {}).items():  # older reports have none

@@ -72,15 +72,15 @@ def in_batches(function, rows, size, dtype=tf.string):
     The function takes some of the rows, tensor [rows, ...], and returns one value for each.
     """
 
-    def next_batch(start, found):
+    def next_batch(start, results):
         end = start + size
-        return end, tf.concat([found, function(rows[start:end])], axis=0)
+        return end, tf.concat([results, function(rows[start:end])], axis=0)
 
-    _, found = tf.while_loop(
+    _, results = tf.while_loop(
         lambda start, _: start < tf.shape(rows)[0],
         next_batch,
         (tf.constant(0), tf.constant([], dtype)),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
         parallel_iterations=1,
     )
-    return found
+    return results

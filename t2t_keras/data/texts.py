@@ -32,14 +32,14 @@ def text_bytes(text: Any, place: str) -> bytes:
     """Returns the UTF-8 of a str, bytes or string tensor []; else raises InputError."""
     if isinstance(text, str):
         return encode_utf8(text)
-    found = text
+    value = text
     if tf.is_tensor(text):
-        found = text.numpy()
+        value = text.numpy()
     elif hasattr(text, "as_py"):  # of pyarrow
         return text_bytes(text.as_py(), place)
-    if not isinstance(found, bytes):
+    if not isinstance(value, bytes):
         raise InputError(f"{place} is {shown(text)}, of type {type(text).__name__}: give a string.")
-    return found
+    return value
 
 
 def shown(value: Any) -> str:
@@ -108,14 +108,14 @@ def iterate(texts: Any, name: str = "texts", sets: bool = False) -> Iterator[byt
                 "example by dataset.map(lambda text, label: text)."
             )
         batches = elements(texts, name)
-        found = (text for batch in batches for text in np.atleast_1d(batch))
+        items = (text for batch in batches for text in np.atleast_1d(batch))
     else:
-        found = elements(texts, name, sets=sets)
+        items = elements(texts, name, sets=sets)
         texts = texts.numpy() if tf.is_tensor(texts) else texts
         if getattr(texts, "ndim", 1) > 1:
             kind, shape = type(texts).__name__, getattr(texts, "shape", "of two dimensions")
             raise InputError(f"{name} is a {kind} of shape {shape}: give {_STRINGS}.")
-    return (text_bytes(text, f"{name}[{i}]") for i, text in enumerate(found))
+    return (text_bytes(text, f"{name}[{i}]") for i, text in enumerate(items))
 
 
 def as_strings(texts: Any, name: str = "texts", sets: bool = False) -> list[str]:
@@ -170,12 +170,12 @@ def as_ids(ids: Any, vocab_size: int, name: str = "ids") -> tf.Tensor | tf.Ragge
 
 def _id_row(row, place):
     try:
-        found = np.asarray(row)
+        ids = np.asarray(row)
     except ValueError:  # rows within the row
-        found = np.zeros([0, 0])
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        ids = np.zeros([0, 0])
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise InputError(f"{place} is {shown(row)}: give a list of ids.")
-    return found.astype(np.int64)
+    return ids.astype(np.int64)
 
 
 def as_pairs(
@@ -270,15 +270,15 @@ def _pair(row, place, names):
 
 def _require_names(columns, place, names):
     """Returns the names of two columns; raises InputError if they are missing."""
-    found = list(columns)
+    present = list(columns)
     if not names:
-        two = found[:2] if len(found) > 1 else ["en", "de"]
+        two = present[:2] if len(present) > 1 else ["en", "de"]
         raise InputError(
-            f"{place} has the columns {quoted(found)}: name the two to read, such as "
+            f"{place} has the columns {quoted(present)}: name the two to read, such as "
             f"source={two[0]!r}, target={two[1]!r}."
         )
-    if missing := [key for key in names if key not in found]:
-        raise InputError(f"{place} has no column {missing[0]!r}; it has {quoted(found)}.")
+    if missing := [key for key in names if key not in present]:
+        raise InputError(f"{place} has no column {missing[0]!r}; it has {quoted(present)}.")
     return names
 
 
@@ -295,8 +295,8 @@ def _column_names(values):
         getattr(values, "columns", None),
         getattr(getattr(values, "dtype", None), "names", None),
     )
-    found = [names for names in kinds if isinstance(names, Iterable) and not callable(names)]
-    return list(found[0]) if found else None
+    usable = [names for names in kinds if isinstance(names, Iterable) and not callable(names)]
+    return list(usable[0]) if usable else None
 
 
 def _lines(file, name):

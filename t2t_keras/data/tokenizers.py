@@ -195,12 +195,12 @@ def _encoded(lines):
 
 def _normalized(lines):
     """Returns the lines that are not blank, a list of str in NFC, as the graphs normalize them."""
-    found = []
+    kept = []
     for start in range(0, len(lines), _LINES_PER_STEP):
         batch = tf.constant(lines[start : start + _LINES_PER_STEP])
         texts = tf.boolean_mask(tf_text.normalize_utf8(batch, "NFC"), ~is_blank(batch))
-        found += [text.decode() for text in texts.numpy()]
-    return found
+        kept += [text.decode() for text in texts.numpy()]
+    return kept
 
 
 def _sample(lines, limit):

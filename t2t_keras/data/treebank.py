@@ -152,8 +152,8 @@ def parse_tree(text: str) -> Tree | None:
 
 def _refuse_discbracket(tree, place):
     words = [leaf.children[0] for leaf in tree.leaves() if leaf.label != _EMPTY]
-    found = [_NUMBERED.fullmatch(word) for word in words]
-    if len(words) > 1 and all(found) and {int(one[1]) for one in found} == set(range(len(words))):
+    hits = [_NUMBERED.fullmatch(word) for word in words]
+    if len(words) > 1 and all(hits) and {int(one[1]) for one in hits} == set(range(len(words))):
         raise InputError(
             f"{place}: every word has its position, such as {words[0]!r}, as in the discbracket "
             "format, whose constituents may be discontinuous: convert it to bracketed trees, such "

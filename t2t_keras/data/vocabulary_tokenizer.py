@@ -131,9 +131,9 @@ class VocabularyTokenizer(Tokenizer):
         texts = valid_batch(texts)
         pieces, starts, ends = self._split(texts)
         ids = pieces.with_values(self._table.lookup(pieces.values))
-        found = offsets_in_characters(texts, ids, starts.values, ends.values)
+        tokens = offsets_in_characters(texts, ids, starts.values, ends.values)
         none = [0] * len(self._prefix_ids)
-        return TokenOffsets(*map(prepend_to_texts, (self._prefix_ids, none, none), found))
+        return TokenOffsets(*map(prepend_to_texts, (self._prefix_ids, none, none), tokens))
 
     def _split(self, texts):
         """Splits valid texts into pieces, string `[batch, (pieces)]`.

@@ -58,8 +58,8 @@ class CompiledLoop(SearchLoop):
                 return several_steps(self._with_room(state))
 
         batch = tf.shape(state.done)[0]
-        found = super().run(advance_in_xla, finish, self._with_rounded_sizes(state))
-        return tf.nest.map_structure(lambda x: x[:batch], found)
+        result = super().run(advance_in_xla, finish, self._with_rounded_sizes(state))
+        return tf.nest.map_structure(lambda x: x[:batch], result)
 
     def _model_with_room(self, state, *arguments):
         if self.model is not None:

@@ -180,10 +180,8 @@ def _draw(logits, uniforms, temperature, top_k, top_p):
 
         def candidates(count):
             """Returns the ids of the `count` most likely tokens and their probabilities."""
-            found = ops.top_k(
-                tf.reshape(logits, [batch * samples, logits.shape[2] or vocab]), count
-            )
-            likely, ids = (tf.reshape(x, [batch, samples, count]) for x in found)
+            top = ops.top_k(tf.reshape(logits, [batch * samples, logits.shape[2] or vocab]), count)
+            likely, ids = (tf.reshape(x, [batch, samples, count]) for x in top)
             is_among = tf.range(count) < top_k[:, tf.newaxis]  # [batch, count]
             likely = tf.where(is_among[:, tf.newaxis], likely / temperature, NEG_INF)
             of_all = (top_k == vocab)[:, tf.newaxis, tf.newaxis]
@@ -198,12 +196,12 @@ def _draw(logits, uniforms, temperature, top_k, top_p):
         ids, probabilities = candidates(few)
         total = tf.reduce_min(tf.reduce_sum(probabilities, axis=2), axis=1)  # [batch]
         is_enough = (top_k <= few) | ((top_k == vocab) & (total >= top_p))
-        found = tf.cond(
+        restricted = tf.cond(
             tf.reduce_all(is_enough | ~is_restricted),
             lambda: draw_among(ids, probabilities),
             lambda: draw_among(*candidates(most)),
         )
-        return tf.where(is_restricted[:, tf.newaxis], found, drawn)
+        return tf.where(is_restricted[:, tf.newaxis], restricted, drawn)
 
     return tf.cond(tf.reduce_any(is_restricted), draw_likely, lambda: drawn)
 

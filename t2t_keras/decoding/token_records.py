@@ -62,8 +62,8 @@ class AttendingModel(WrappedModel):
     def step(self, ids, state, return_attention_weights=False):
         logits, inner, weights = self.model.step(ids, state.inner, return_attention_weights=True)
         attended = attended_positions(weights, state.has_text)
-        found = logits, state._replace(inner=inner, attended=attended)
-        return (*found, weights) if return_attention_weights else found
+        outputs = logits, state._replace(inner=inner, attended=attended)
+        return (*outputs, weights) if return_attention_weights else outputs
 
     # `reorder` leaves `attended`, which the next step replaces before it is read.
 

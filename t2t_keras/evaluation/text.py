@@ -88,8 +88,8 @@ def _aligned(sets, **texts):
     Raises:
         InputError: if there are no lines, counts differ, or a line is not a string.
     """
-    found = {name: _in_nfc(lines, name) for name, lines in texts.items()}
-    first, *others = found.items()
+    columns = {name: _in_nfc(lines, name) for name, lines in texts.items()}
+    first, *others = columns.items()
     count = len(first[1])
     wrong = [len(lines) for lines in sets if len(lines) != count]
     if wrong or any(len(lines) != count for _, lines in others):
@@ -105,7 +105,7 @@ def _aligned(sets, **texts):
     for number, line in enumerate(zip(*sets, strict=True)):
         if set(line) == {None}:
             raise InputError(f"references[{number}] is None: give at least one for each line.")
-    return list(found.values())
+    return list(columns.values())
 
 
 def _reference_sets(references):
@@ -114,14 +114,14 @@ def _reference_sets(references):
         return [_in_nfc(references, "references")]
     rows = list(elements(references, "references", "a list of strings, or a list of such lists"))
     is_one = not any(_is_sequence(row) for row in rows)
-    found = []
+    sets = []
     for i, row in enumerate([rows] if is_one else rows):
         name = "references" if is_one else f"references[{i}]"
         texts = list(elements(row, name))
         lines = _in_nfc(["" if text is None else text for text in texts], name)
         both = zip(texts, lines, strict=True)
-        found.append([None if given is None else line for given, line in both])
-    return found
+        sets.append([None if given is None else line for given, line in both])
+    return sets
 
 
 def _is_sequence(row):
@@ -400,8 +400,8 @@ def label_scores(predictions: Any, references: Any, labels: Any) -> dict:
             f"there are {len(predictions)} labels to score against {len(references)} references: "
             "give one for each text, and at least one."
         )
-    for name, found in (("predictions", predictions), ("references", references)):
-        if unknown := [label for label in found if label not in labels]:
+    for name, rows in (("predictions", predictions), ("references", references)):
+        if unknown := [label for label in rows if label not in labels]:
             raise InputError(f"{name} has {unknown[0]!r}: give one of {', '.join(labels)}.")
     pairs = zip(predictions, references, strict=True)
     correct = [label for label, other in pairs if label == other]
@@ -409,6 +409,6 @@ def label_scores(predictions: Any, references: Any, labels: Any) -> dict:
     return {
         "accuracy": len(correct) / len(references),
         "classes": {
-            label: {name: found.count(label) for name, found in counted.items()} for label in labels
+            label: {name: rows.count(label) for name, rows in counted.items()} for label in labels
         },
     }

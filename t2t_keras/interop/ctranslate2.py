@@ -120,9 +120,9 @@ def _find_sentencepiece(folder):
     files = sorted(path for path in folder.iterdir() if path.suffix in (".spm", ".model"))
     sides = [match and match[1][0] for match in (_ONE_SIDE.match(file.name) for file in files)]
     if sides in (["s", "t"], ["t", "s"]):
-        found = files[:: 1 if sides[0] == "s" else -1]
+        models = files[:: 1 if sides[0] == "s" else -1]
     elif len(files) == 1 and sides == [None]:
-        found = files * 2
+        models = files * 2
     elif files:
         raise InputError(
             f"{folder} has {', '.join(file.name for file in files)}: give the SentencePiece models "
@@ -136,8 +136,8 @@ def _find_sentencepiece(folder):
             f", and {', '.join(unread)} are not read" if unread else "",
         )
         return [None, None]
-    logging.info("SentencePiece models: %s", ", ".join(file.name for file in found))
-    return found
+    logging.info("SentencePiece models: %s", ", ".join(file.name for file in models))
+    return models
 
 
 _CODES = r">>\S+<<|__\S+__|<\S+>|\[\S+\]|｟\S+｠|[a-z]{2,3}_[A-Z][A-Za-z]+"

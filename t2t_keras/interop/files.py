@@ -53,13 +53,13 @@ def read_json(path, default=None):
         return default
     content = read_file(path)
     try:
-        found = json.loads(content)
-        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+        value = json.loads(content)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON ({error}): copy the model again.") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} has a JSON {type(found).__name__}, not an object: copy it again.")
-    return found
+    if not isinstance(value, dict):
+        raise InputError(f"{path} has a JSON {type(value).__name__}, not an object: copy it again.")
+    return value
 
 
 def read_sentencepiece(path: StrPath) -> bytes:

@@ -196,15 +196,15 @@ def _weights_of(place, sizes):
     for name in WEIGHTS:
         stem, _, ending = name.rpartition(".")
         shards = [n for n in sizes if re.fullmatch(rf"{stem}-\d+-of-\d+\.{ending}", n)]
-        found = [name] if name in sizes else [f"{name}.index.json", *shards] if shards else []
-        if not found:
+        files = [name] if name in sizes else [f"{name}.index.json", *shards] if shards else []
+        if not files:
             continue
         if name == "pytorch_model.bin" and importlib.util.find_spec("torch") is None:
             raise InputError(
                 f"{place} has its weights in {name} alone, which only PyTorch reads: install the "
                 "extra torch, by pip install '.[torch]'."
             )
-        return [file for file in found if file in sizes]
+        return [file for file in files if file in sizes]
     raise InputError(f"{place} has none of {', '.join(WEIGHTS)}: such weights are not read.")
 
 

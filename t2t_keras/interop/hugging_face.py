@@ -253,13 +253,13 @@ def _read_shards(index, read):
         )
     arrays = {}
     for name in sorted(set(names)):
-        found = read(index.parent / name)
-        if twice := sorted(arrays.keys() & found.keys()):
+        shard = read(index.parent / name)
+        if twice := sorted(arrays.keys() & shard.keys()):
             raise InputError(
                 f"{index.parent / name} has {twice[0]}, and so has another shard: copy the model "
                 "again."
             )
-        arrays |= found
+        arrays |= shard
     if missing := sorted(files.keys() - arrays.keys()):
         raise InputError(f"{index} names {missing[0]}, which its file lacks: copy the model again.")
     return arrays
@@ -269,10 +269,10 @@ def require_sizes(config, arrays):
     """Raises InputError, before a model is made, if sizes differ from the arrays' sizes."""
     for side in ("encoder", "decoder"):
         name = f"model.{side}.layers."
-        found, expected = arrays.count(name), config[f"{side}_layers"]
-        if found != expected:
+        count, expected = arrays.count(name), config[f"{side}_layers"]
+        if count != expected:
             raise InputError(
-                f"{arrays.place} has {found} layers {name}*, and config.json says {expected}: "
+                f"{arrays.place} has {count} layers {name}*, and config.json says {expected}: "
                 "copy both files of one model."
             )
         arrays.shape(f"{name}0.fc1.weight", config["encoder_ffn_dim"], config["d_model"])
@@ -335,11 +335,11 @@ def drop_positions(model, config, arrays, suffix, first=0):
         if name not in arrays:
             continue
         length, model_dim = config["max_position_embeddings"], config["d_model"]
-        found = arrays.take(name, length + first, model_dim)[
+        stored = arrays.take(name, length + first, model_dim)[
             first:, alternating_channels(model_dim)
         ]
         expected = model.source_positions.encode(np.arange(length), model_dim).numpy()
-        if np.max(np.abs(found - expected)) > 2e-3:  # float16
+        if np.max(np.abs(stored - expected)) > 2e-3:  # float16
             raise InputError(
                 f"{arrays.place}: {name} holds other positions than sinusoids: such models are not "
                 "supported."

@@ -38,8 +38,8 @@ def read_settings(folder, fixed, known, longest):
         *("clean_up_tokenization_spaces", "model_max_length", *known),
         *_WITHOUT_EFFECT,
     }
-    for file, found in ((path, fields), (special_path, special)):
-        require_known(found, file, _FIXED | fixed, known)
+    for file, settings in ((path, fields), (special_path, special)):
+        require_known(settings, file, _FIXED | fixed, known)
     for name, value in special.items():
         if content_of(fields.setdefault(name, value)) != content_of(value):
             raise InputError(
@@ -53,13 +53,13 @@ def read_settings(folder, fixed, known, longest):
         fields["clean_up_tokenization_spaces"] = False
     cleans = fields["clean_up_tokenization_spaces"]
     require_kind(path, "true or false", clean_up_tokenization_spaces=cleans)
-    found = fields.setdefault("model_max_length", longest)
-    if found is None:  # no limit
+    limit = fields.setdefault("model_max_length", longest)
+    if limit is None:  # no limit
         fields["model_max_length"] = MAX_POSITIONS
     else:
-        require_kind(path, "a number", model_max_length=found)
-        if found < 1:
-            raise InputError(f"{path}: model_max_length is {found}: at least 1 is needed.")
+        require_kind(path, "a number", model_max_length=limit)
+        if limit < 1:
+            raise InputError(f"{path}: model_max_length is {limit}: at least 1 is needed.")
     return fields
 
 

@@ -179,13 +179,13 @@ def _is_m2m100(folder, settings):
 def _nllb_pieces(folder, spm):
     """Returns the pieces of NLLB-200 in the order of their ids, list of str."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=spm)
-    found = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    if found[:3] != ["<unk>", "<s>", "</s>"]:
+    in_spm = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    if in_spm[:3] != ["<unk>", "<s>", "</s>"]:
         raise InputError(
-            f"{folder / _SPM_FILE} begins with {', '.join(found[:3])}, and NLLB-200's with <unk>, "
+            f"{folder / _SPM_FILE} begins with {', '.join(in_spm[:3])}, and NLLB-200's with <unk>, "
             "<s>, </s>: copy the model again; if it is M2M-100, copy its vocab.json as well."
         )
-    pieces = [*_FAIRSEQ_SPECIAL, *found[3:]]
+    pieces = [*_FAIRSEQ_SPECIAL, *in_spm[3:]]
     model = read_json(folder / "tokenizer.json", default={}).get("model")
     if model is None:
         return pieces
@@ -251,9 +251,9 @@ def _special_tokens(folder, settings):
     """Returns the further special tokens of the tokenizer's files, list of str."""
     tokens = []
     for name in ("additional_special_tokens", "extra_special_tokens"):
-        found = content_of(settings.get(name) or [])
-        if not isinstance(found, list) or not all(isinstance(token, str) for token in found):
+        listed = content_of(settings.get(name) or [])
+        if not isinstance(listed, list) or not all(isinstance(token, str) for token in listed):
             path = f"{folder}/tokenizer_config.json"
-            raise InputError(f"{path}: {name} is {found!r}: give a list.")
-        tokens += found
+            raise InputError(f"{path}: {name} is {listed!r}: give a list.")
+        tokens += listed
     return tokens

@@ -44,15 +44,15 @@ class Arrays:
             raise InputError(
                 f"{self.place} has no tensor {name}: copy it again; or it is another kind of model."
             )
-        found = tuple(self._arrays[name].shape)
-        fits = len(found) == len(expected)
-        if not fits or any(w not in (None, f) for f, w in zip(found, expected, strict=True)):
+        shape = tuple(self._arrays[name].shape)
+        fits = len(shape) == len(expected)
+        if not fits or any(w not in (None, f) for f, w in zip(shape, expected, strict=True)):
             wanted = ", ".join("any" if size is None else str(size) for size in expected)
             raise InputError(
-                f"{self.place} has {name} of shape {list(found)}, and the configuration says "
+                f"{self.place} has {name} of shape {list(shape)}, and the configuration says "
                 f"[{wanted}]: copy both files of one model."
             )
-        return found
+        return shape
 
     def take(self, name, *shape):
         """Removes an array and returns it as float32; it may be read-only.
@@ -93,8 +93,8 @@ class Arrays:
 
     def count(self, beginning):
         """Returns the number of layers whose names begin like `encoder/layer_`."""
-        found = (re.match(rf"{re.escape(beginning)}(\d+)", name) for name in self._arrays)
-        return len({match[1] for match in found if match})
+        matches = (re.match(rf"{re.escape(beginning)}(\d+)", name) for name in self._arrays)
+        return len({match[1] for match in matches if match})
 
     def require_empty(self):
         """Raises InputError if an array was not taken."""
@@ -266,9 +266,9 @@ def read_torch(path):
             "'.[torch]'), or save the model as model.safetensors."
         ) from error
     try:
-        found = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
+        tensors = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
         arrays = {}
-        for name, tensor in found.items():  # several names of one matrix stay one in memory
+        for name, tensor in tensors.items():  # several names of one matrix stay one in memory
             is_bfloat16 = tensor.dtype == torch.bfloat16  # which NumPy has not
             arrays[name] = (tensor.to(torch.float32) if is_bfloat16 else tensor).numpy()
         return arrays

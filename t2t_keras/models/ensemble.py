@@ -89,8 +89,8 @@ class Ensemble(CombinedModel):
             for member, its in zip(self.members, state, strict=True)
         ]
         logits, states, weights = zip(*steps, strict=True)
-        found = self._mean(logits), states
-        return (*found, weights[0]) if return_attention_weights else found
+        outputs = self._mean(logits), states
+        return (*outputs, weights[0]) if return_attention_weights else outputs
 
     def reorder(self, state: tuple, parents: tf.Tensor) -> tuple:
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""

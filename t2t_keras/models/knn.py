@@ -127,8 +127,8 @@ class KNNTransformer(CombinedModel):
         """Reads one more token of every hypothesis, see `Transformer.step`; returns log P."""
         hidden, inner, weights = self.model.hidden_step(ids, state.inner)
         logits = self.model.output_projection.logits(hidden)
-        found = self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
-        return (*found, weights) if return_attention_weights else found
+        outputs = self._interpolate(hidden, logits, state.subset), state._replace(inner=inner)
+        return (*outputs, weights) if return_attention_weights else outputs
 
     def reorder(self, state, parents):
         """Returns the state whose hypotheses continue from parents, int32 [batch, beams]."""

@@ -282,11 +282,11 @@ def _require_logits(kind, things):
     }[kind]
     for thing in keras.tree.flatten(things):
         try:
-            found = get(thing) if isinstance(thing, str) else thing
+            resolved = get(thing) if isinstance(thing, str) else thing
         except ValueError:  # no such name, as Keras will say, or one of Keras's `compile` alone
-            found = None
+            resolved = None
         is_cross_entropy = isinstance(thing, str) and thing in ("ce", "crossentropy")
-        if is_cross_entropy or _takes_probabilities(found):
+        if is_cross_entropy or _takes_probabilities(resolved):
             name = getattr(thing, "name", getattr(thing, "__name__", thing))
             raise InputError(
                 f"{kind} is {name!r}, which takes probabilities, and this model gives logits: give "

@@ -98,11 +98,11 @@ def find_translations(engine, sources, *, beam_size, length_penalty, max_length=
 
 def _ranked(result, length_penalty):
     """Returns (tokens, score) of a result's hypotheses, whose own scores are log P / length."""
-    found = [
+    hypotheses = [
         (pieces, mean * len(pieces) / ((5 + len(pieces)) / 6) ** length_penalty)
         for pieces, mean in zip(result.hypotheses, result.scores, strict=True)
     ]
-    return sorted(found, key=lambda hypothesis: -hypothesis[1])
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis[1])
 
 
 _TABLES = {

@@ -22,8 +22,8 @@ def signature_function(request, predictor):
     def signature(*values):
         given = dict(zip(inputs, values, strict=True))
         given = validated(predictor.tokenizer.vocab_size, given)
-        found = request.graph(predictor, **given)
-        return {name: found[name] for name in request.outputs or found}
+        outputs = request.graph(predictor, **given)
+        return {name: outputs[name] for name in request.outputs or outputs}
 
     return signature
 

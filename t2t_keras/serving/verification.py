@@ -230,8 +230,8 @@ def check_own_answers(predictor, requests, answers, precision, lines=None):
             rows_of_answer = np.flatnonzero(~answer["truncated"])
         languages = {key: [column[row] for row in rows_of_answer] for key, column in inputs.items()}
         texts = languages.pop("text")
-        found = own.n_best(texts, 1, **languages) if texts else []
-        for row, [(best, score)] in enumerate(found):
+        expected = own.n_best(texts, 1, **languages) if texts else []
+        for row, [(best, score)] in enumerate(expected):
             [given, *_], [given_score, *_] = _ranked(signature, answer, rows_of_answer[row])
             difference = abs(score - given_score) if score != given_score else 0.0
             if not lines or texts[row] in lines:
@@ -389,12 +389,12 @@ def measure_distance(signature, exact, rounded, requests):
     """
     equal, differences = [], []
     for request in requests:
-        [right], [found] = (
+        [right], [given] = (
             live_answers({request.signature: f}, [request]) for f in (exact, rounded)
         )
         for row in range(len(request.inputs["text"])):
             [answer, *_], [score, *_] = _log_ranked(signature, right, row)
-            answers, scores = _log_ranked(signature, found, row)
+            answers, scores = _log_ranked(signature, given, row)
             equal.append(answer == answers[0])
             same = [s for a, s in zip(answers, scores, strict=True) if a == answer]
             differences.append(abs(score - (same[0] if same else min(scores))))

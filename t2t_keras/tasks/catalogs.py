@@ -100,18 +100,18 @@ class Catalog:
         try:
             text = pathlib.Path(self._path).read_bytes().decode()
             self._lines = re.findall(r"[^\n]*\n|[^\n]+", text)
-            found = polib.pofile(self._path, encoding="utf-8")
+            catalog = polib.pofile(self._path, encoding="utf-8")
         except (OSError, ValueError) as error:
             raise InputError(
                 f"{path} is not a catalog of messages in UTF-8: {' '.join(str(error).split())}; "
                 "msgfmt --check lists its errors, msgconv --to-code=UTF-8 converts it."
             ) from error
-        charset = re.search(r"charset=([^\s;]+)", found.metadata.get("Content-Type", ""))
+        charset = re.search(r"charset=([^\s;]+)", catalog.metadata.get("Content-Type", ""))
         if charset and charset[1].lower() not in _CHARSETS:
             raise InputError(
                 f"{path} is in {charset[1]}: convert it by msgconv --to-code=UTF-8 first."
             )
-        entries, places = [entry for entry in found if not entry.obsolete], _places(self._lines)
+        entries, places = [entry for entry in catalog if not entry.obsolete], _places(self._lines)
         self._header = places.pop(0) if len(places) > len(entries) else None
         if len(places) != len(entries) or not (self._header or places):
             raise InputError(
@@ -125,7 +125,7 @@ class Catalog:
                     "one of them (msguniq)."
                 )
             seen.add(key)
-        self._forms = _plural_forms(found.metadata.get("Plural-Forms", ""))
+        self._forms = _plural_forms(catalog.metadata.get("Plural-Forms", ""))
         self._wanted = [
             (entry, place)
             for entry, place in zip(entries, places, strict=True)
@@ -142,9 +142,9 @@ class Catalog:
         translations = iter(translations)
         lines, report = list(self._lines), Report(kept=self._kept)
         for entry, place in self._wanted:
-            found = [(source, next(translations)) for source in self._sources(entry)]
+            pairs = [(source, next(translations)) for source in self._sources(entry)]
             try:
-                self._put(lines, place, entry, _filled(entry, found), fuzzy)
+                self._put(lines, place, entry, _filled(entry, pairs), fuzzy)
                 report.translated += 1
             except _Left as reason:
                 report.left[str(reason)] += 1
@@ -218,12 +218,12 @@ def translate_catalog(
     return report
 
 
-def _filled(entry, found):
+def _filled(entry, translated):
     """Returns the forms of an entry of its pairs of a source and a translation; may raise _Left."""
-    if not found:
+    if not translated:
         raise _Left("plural forms without a header Plural-Forms that says how many")
-    given = [] if entry.fuzzy else _given(entry)[: len(found)]
-    pairs = itertools.zip_longest(found, given)
+    given = [] if entry.fuzzy else _given(entry)[: len(translated)]
+    pairs = itertools.zip_longest(translated, given)
     return [own or _Source(source).put(translation, entry) for (source, translation), own in pairs]
 
 
@@ -235,7 +235,7 @@ class _Source:
         self._core, self._mark = core, ""
         self.read = core  # without an accelerator and without white space at both ends
         outside = _blanked(core)
-        marks = [found.start() for found in _ACCELERATOR.finditer(outside)]
+        marks = [match.start() for match in _ACCELERATOR.finditer(outside)]
         if len(marks) == 1 and _is_accelerator(outside, marks[0]):
             self._mark, self._letter = core[marks[0]], core[marks[0] + 1]
             self.read = core[: marks[0]] + core[marks[0] + 1 :]
@@ -261,9 +261,9 @@ class _Source:
 def _placeholders(text, entry):
     """Returns what is equal for two texts that have the same placeholders."""
     has_format = any(flag.endswith("-format") and flag[:3] != "no-" for flag in entry.flags)
-    found = (_OF_FORMAT if has_format else _ANY).findall(text)
+    placeholders = (_OF_FORMAT if has_format else _ANY).findall(text)
     counts = [text.count(mark) for mark in "%{}"] if has_format else []
-    return sorted(found), [x for x in found if not _NAMED.match(x)], counts
+    return sorted(placeholders), [x for x in placeholders if not _NAMED.match(x)], counts
 
 
 def _blanked(text):
@@ -271,7 +271,7 @@ def _blanked(text):
     pattern = (
         rf"{_ANY.pattern}|{_TAG.pattern}|&#?\w+;|https?://\S+|\S+@\S+|`[^`]*`|\w+(?:_\w+){{2,}}"
     )
-    return re.sub(pattern, lambda found: " " * len(found[0]), text)
+    return re.sub(pattern, lambda match: " " * len(match[0]), text)
 
 
 def _is_accelerator(text, place):
@@ -293,8 +293,8 @@ def _accelerated(text, mark, letter):
         return f"{text}({mark}{letter.upper()})"
     own = re.escape(letter)
     for pattern in (rf"\b{own}", own, r"\b[^\W\d_]", r"[^\W\d_]"):
-        if found := re.search(pattern, outside, re.IGNORECASE):
-            return f"{text[: found.start()]}{mark}{text[found.start() :]}"
+        if match := re.search(pattern, outside, re.IGNORECASE):
+            return f"{text[: match.start()]}{mark}{text[match.start() :]}"
     return text
 
 
@@ -308,13 +308,13 @@ def _plural_forms(header):
 
     None if the header does not say it.
     """
-    found = re.fullmatch(r"\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?\s*", header)
+    match = re.fullmatch(r"\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?\s*", header)
     try:
-        form_of = gettext.c2py(found[2])
+        form_of = gettext.c2py(match[2])
         forms = [form_of(number) for number in range(1001)]
     except (TypeError, ValueError, ArithmeticError):
         return None
-    count = int(found[1])
+    count = int(match[1])
     if count < 1 or max(forms) >= count:
         return None
     return count, forms[1], forms.count(forms[1]) >= _OFTEN

@@ -70,8 +70,8 @@ class ClassifierSettings(Settings):
 
 
 def _best(classifier, text):
-    found = classifier.classify(text)
-    return {"label": classifier.best(found.probabilities), **found._asdict()}
+    result = classifier.classify(text)
+    return {"label": classifier.best(result.probabilities), **result._asdict()}
 
 
 def _n_best(classifier, text):
@@ -153,12 +153,12 @@ class Classifier(Predictor):
             InputError: if n is out of range, or as in a call.
         """
         n = self.check_n(n)
-        found = Ranking(**self.run("n_best", text=as_tensor(texts)))
-        warn_truncated(found.truncated)
+        ranking = Ranking(**self.run("n_best", text=as_tensor(texts)))
+        warn_truncated(ranking.truncated)
         return [
             [Classification(as_str(label), float(p)) for label, p in zip(*row, strict=True)]
             for row in zip(
-                found.labels[:, :n].numpy(), found.probabilities[:, :n].numpy(), strict=True
+                ranking.labels[:, :n].numpy(), ranking.probabilities[:, :n].numpy(), strict=True
             )
         ]
 
@@ -171,9 +171,9 @@ class Classifier(Predictor):
 
     def probabilities(self, texts: Texts) -> np.ndarray:
         """Returns the probabilities of the labels, in their order, float32 [texts, classes]."""
-        found = self.run("serving_default", text=as_tensor(texts))
-        warn_truncated(found["truncated"])
-        return found["probabilities"].numpy()
+        outputs = self.run("serving_default", text=as_tensor(texts))
+        warn_truncated(outputs["truncated"])
+        return outputs["probabilities"].numpy()
 
     def encode(self, texts: Texts) -> tf.Tensor:
         """Returns the source ids of texts, as in a call or string [batch] of a graph: int32 [batch,
@@ -196,8 +196,8 @@ class Classifier(Predictor):
 
     def rank(self, texts: tf.Tensor) -> Ranking:
         """Returns the `Ranking` of texts string [batch], inside a graph."""
-        found = self.classify(texts)
+        result = self.classify(texts)
         names = self.settings.labels
-        probabilities, indices = tf.math.top_k(found.probabilities, len(names))
+        probabilities, indices = tf.math.top_k(result.probabilities, len(names))
         labels = tf.gather(tf.constant(names), indices)
-        return Ranking(labels, probabilities, found.truncated)
+        return Ranking(labels, probabilities, result.truncated)

@@ -107,8 +107,8 @@ class _LinesAhead:
         if (at, start) < (line, column):
             at, start, end = line, column, 0
         while not end and self.has(at):
-            found = re.compile(pattern).search(self._lines[at - self.first], start)
-            at, (start, end) = (at, found.span()) if found else (at + 1, (0, 0))
+            match = re.compile(pattern).search(self._lines[at - self.first], start)
+            at, (start, end) = (at, match.span()) if match else (at + 1, (0, 0))
         self._next[pattern] = at, start, end
         return (at, end) if end and self.has(at) else None
 
@@ -121,11 +121,11 @@ class _LinesAhead:
         if at <= line:
             at, opened, closed = line, [], {}
         while (line, column) not in closed and self.has(at):
-            for found in re.finditer(pattern, self._lines[at - self.first]):
-                if found[1]:
-                    opened.append((at, found.start()))
+            for match in re.finditer(pattern, self._lines[at - self.first]):
+                if match[1]:
+                    opened.append((at, match.start()))
                 elif opened:
-                    closed[opened.pop()] = at, found.end()
+                    closed[opened.pop()] = at, match.end()
             at += 1
         self._pairs[pattern] = at, opened, closed
         end = closed.get((line, column))

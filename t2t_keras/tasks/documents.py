@@ -91,7 +91,7 @@ def translate_documents(texts, translate, is_too_long, text_language="", pattern
         masked, stands_for = spans.mask(texts, pattern)
         segments = divide_long(split_sentences(masked, text_language), is_too_long)
         pieces = tf.reshape(tf.stack(_strip(segments.values), axis=1), [-1])
-        unchanged, marks, found = spans.unmask(pieces, stands_for)
+        unchanged, marks, originals = spans.unmask(pieces, stands_for)
         before, same, after = tf.unstack(tf.reshape(unchanged, [-1, 3]), axis=1)
         sentences = spans.as_read(pieces[1::3])
         has_words = tf.strings.regex_full_match(sentences, _HAS_WORDS)
@@ -110,7 +110,7 @@ def translate_documents(texts, translate, is_too_long, text_language="", pattern
     with ops.on_host():
         translated = tf.gather(tf.gather(translated, tf.argsort(order)), index)
         translated = spans.escape(translated, texts, chosen)
-        of_sentences = (tf.gather(x, 3 * tf.where(has_words)[:, 0] + 1) for x in (marks, found))
+        of_sentences = (tf.gather(x, 3 * tf.where(has_words)[:, 0] + 1) for x in (marks, originals))
         translated = spans.put_spans(translated, *of_sentences)
         translated = in_order(same, has_words, translated)
         after = _with_spaces(translated, after, rows, has_words)

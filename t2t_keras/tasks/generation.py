@@ -52,8 +52,8 @@ def _best(generator, text):
 
 
 def _n_best(generator, text):
-    found = generator.continue_texts(text, generator.settings.beam_size)
-    return {"texts": found.texts, "scores": found.scores, "truncated": found.truncated}
+    batch = generator.continue_texts(text, generator.settings.beam_size)
+    return {"texts": batch.texts, "scores": batch.scores, "truncated": batch.truncated}
 
 
 def _sample(generator, text, seed, **options):
@@ -65,12 +65,12 @@ def _score(generator, text):
     return {"log_probability": log_p, "tokens": tokens, "truncated": truncated}
 
 
-def _first(found):
+def _first(batch):
     return {
-        "text": found.texts[:, 0],
-        "continuation": found.continuations[:, 0],
-        "score": found.scores[:, 0],
-        "truncated": found.truncated,
+        "text": batch.texts[:, 0],
+        "continuation": batch.continuations[:, 0],
+        "score": batch.scores[:, 0],
+        "truncated": batch.truncated,
     }
 
 
@@ -126,8 +126,8 @@ class TextGenerator(SearchPredictor):
 
     def n_best(self, texts: Texts, n: int | None = None) -> list[list[Generation]]:
         """Returns the n best continuations of each prompt, best first; n: None for beam_size."""
-        rows, found = self.best_rows(n, text=as_batch(texts))
-        self._require_whole(found["truncated"], self.max_prompt)
+        rows, outputs = self.best_rows(n, text=as_batch(texts))
+        self._require_whole(outputs["truncated"], self.max_prompt)
         return [[Generation(*pair) for pair in row] for row in rows]
 
     def sample(
@@ -143,8 +143,8 @@ class TextGenerator(SearchPredictor):
 
         Arguments and errors as for `Translator.sample`.
         """
-        rows, found = self.drawn_rows(n, seed, temperature, top_k, top_p, text=as_batch(texts))
-        self._require_whole(found["truncated"][::n], self.max_prompt)
+        rows, outputs = self.drawn_rows(n, seed, temperature, top_k, top_p, text=as_batch(texts))
+        self._require_whole(outputs["truncated"][::n], self.max_prompt)
         return [[Generation(*pair) for pair in row] for row in rows]
 
     def score(self, texts: Texts) -> Scores:
@@ -153,9 +153,9 @@ class TextGenerator(SearchPredictor):
         Raises:
             InputError: if a text has more tokens than the model's positions, or as in a call.
         """
-        found = self.run("score", text=as_batch(texts))
-        self._require_whole(found["truncated"], self.max_text)
-        return Scores(found["log_probability"], found["tokens"])
+        outputs = self.run("score", text=as_batch(texts))
+        self._require_whole(outputs["truncated"], self.max_text)
+        return Scores(outputs["log_probability"], outputs["tokens"])
 
     def score_rows(self, inputs: dict, labels: Any, weights: Any) -> Scores:
         """Returns the log-probabilities of rows of a batch of `TextStream`.
@@ -214,8 +214,8 @@ class TextGenerator(SearchPredictor):
         return self._scores(inputs, encoded.ids, ops.is_token(encoded.ids)), encoded.truncated
 
     def _scores(self, inputs, labels, counts):
-        found = log_prob(self.model, inputs, labels, counts, self.tokenizer.vocab_size)
-        return Scores(found, tf.math.count_nonzero(counts, axis=1, dtype=tf.int32))
+        log_probs = log_prob(self.model, inputs, labels, counts, self.tokenizer.vocab_size)
+        return Scores(log_probs, tf.math.count_nonzero(counts, axis=1, dtype=tf.int32))
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns the ids of texts, string [batch]: int32 [batch, length], ends included."""
@@ -232,18 +232,18 @@ class TextGenerator(SearchPredictor):
             lengths = tf.cast(prompts.row_lengths(), tf.int32)
         max_lengths = tf.minimum(lengths + self.settings.max_extra_tokens, self.max_text)
         options |= {"length_penalty": self.settings.length_penalty, "prefix_ids": ids}
-        found = self.find(self.model, ids, max_lengths, **options)
+        hypotheses = self.find(self.model, ids, max_lengths, **options)
         with ops.on_host():
-            return self._as_texts(found, texts, ids, truncated)
+            return self._as_texts(hypotheses, texts, ids, truncated)
 
-    def _as_texts(self, found, texts, prompt_ids, truncated):
+    def _as_texts(self, hypotheses, texts, prompt_ids, truncated):
         """Returns the `_Continuations` of `Hypotheses` [batch, n]; texts are the prompts."""
-        batch, n, length = tf.unstack(tf.shape(found.ids))
-        whole = self.tokenizer.decode(tf.reshape(found.ids, [batch * n, length]))
+        batch, n, length = tf.unstack(tf.shape(hypotheses.ids))
+        whole = self.tokenizer.decode(tf.reshape(hypotheses.ids, [batch * n, length]))
         whole = tf.reshape(whole, [batch, n])
         begin = self.tokenizer.decode(prompt_ids)[:, tf.newaxis]  # as its tokens are read back
         size = tf.broadcast_to(tf.strings.length(begin), [batch, n])
-        exists = tf.math.is_finite(found.scores)
+        exists = tf.math.is_finite(hypotheses.scores)
         follows = exists & (tf.strings.substr(whole, tf.zeros_like(size), size) == begin)
         size = tf.minimum(size, tf.strings.length(whole))
         rest = tf.strings.substr(whole, size, tf.strings.length(whole) - size)
@@ -251,4 +251,4 @@ class TextGenerator(SearchPredictor):
         prompts = tf.strings.regex_replace(valid_utf8(texts), r"\s+$", "")[:, tf.newaxis]
         # The prompt stays as given, whatever normalization its tokens went through.
         whole = tf.where(follows, prompts + rest, tf.where(exists, whole, ""))
-        return _Continuations(whole, rest, found.scores, truncated)
+        return _Continuations(whole, rest, hypotheses.scores, truncated)

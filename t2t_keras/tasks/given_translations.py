@@ -44,8 +44,8 @@ def sequence_log_prob(
     """
     inputs = {"source_ids": source_ids, "target_ids": shift_right(target_ids, start_id)}
     counts = ops.is_token(target_ids) & (ops.arange(tf.shape(target_ids)[1]) >= free_prefix)
-    found = log_prob(model, inputs, target_ids, counts, vocab_size)
-    return Scores(found, tf.math.count_nonzero(target_ids, axis=1, dtype=tf.int32))
+    log_probs = log_prob(model, inputs, target_ids, counts, vocab_size)
+    return Scores(log_probs, tf.math.count_nonzero(target_ids, axis=1, dtype=tf.int32))
 
 
 def log_prob(model, inputs, labels, counts, vocab_size=_VOCABULARY):

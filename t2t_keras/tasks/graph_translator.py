@@ -123,14 +123,14 @@ class GraphTranslator(SearchPredictor):
         texts = tf.convert_to_tensor(texts)
         prefixes = tf.zeros_like(texts) if prefixes is None else prefixes
         languages = self._language_inputs(texts, source_language, target_language)
-        found, prefix_ids = self._translate(texts, prefixes, n_best, *languages)
+        batch, prefix_ids = self._translate(texts, prefixes, n_best, *languages)
         if terms is not None:
-            found = self._with_terms(found, texts, terms, prefix_ids, languages)
+            batch = self._with_terms(batch, texts, terms, prefix_ids, languages)
         shape = [None, n_best]
         return TranslationBatch(
-            tf.ensure_shape(found.texts, shape),
-            tf.ensure_shape(found.scores, shape),
-            found.truncated,
+            tf.ensure_shape(batch.texts, shape),
+            tf.ensure_shape(batch.scores, shape),
+            batch.truncated,
         )
 
     # Graphs that all requests share: each is traced once, and an export contains it once.
@@ -184,15 +184,15 @@ class GraphTranslator(SearchPredictor):
             target = self.targets.encode_with_offsets(translations, target_first)
         return align(self.model, self.tokenizer, source, target.ids), source, target
 
-    def _with_terms(self, found, texts, terms, prefix_ids, languages):
+    def _with_terms(self, batch, texts, terms, prefix_ids, languages):
         """Returns a `TranslationBatch` with the targets of terms; languages: inputs of graphs."""
         with ops.on_host():
-            count, n_best = tf.unstack(tf.shape(found.texts))
+            count, n_best = tf.unstack(tf.shape(batch.texts))
             matches = TermIndex(terms).find(texts, tf.range(count))
             row = tf.repeat(tf.range(count), n_best)  # of each translation
-            translations = tf.reshape(found.texts, [-1])
+            translations = tf.reshape(batch.texts, [-1])
             has_terms = tf.gather(matches.starts.row_lengths(), row) > 0
-            has_terms &= tf.reshape(found.scores, [-1]) > float("-inf")  # it exists
+            has_terms &= tf.reshape(batch.scores, [-1]) > float("-inf")  # it exists
             # A translation begins with its prefix as the tokenizer writes it.
             begins = tf.strings.length(self.tokenizer.target.decode(prefix_ids), "UTF8_CHAR")
             begins = tf.gather(begins, row)
@@ -210,7 +210,7 @@ class GraphTranslator(SearchPredictor):
         changed = in_batches(put, tf.where(has_terms)[:, 0], SENTENCES_PER_BATCH)
         with ops.on_host():
             translations = in_order(translations, has_terms, changed)
-            return found._replace(texts=tf.reshape(translations, [count, n_best]))
+            return batch._replace(texts=tf.reshape(translations, [count, n_best]))
 
     def saved_call(self, text, *languages):
         return self.translate(text, **_named(languages))._asdict()
@@ -243,9 +243,9 @@ class GraphTranslator(SearchPredictor):
         with ops.on_host():
             sources = self.sources.encode_with_offsets(texts, self.first_ids(*languages)[0])
         has_text = sources.ends > sources.starts
-        found = self._search(source_ids, prefix_ids, n_best, has_text=has_text)
+        hypotheses = self._search(source_ids, prefix_ids, n_best, has_text=has_text)
         with ops.on_host():
-            return describe_tokens(found, sources, self.tokenizer.target, truncated)
+            return describe_tokens(hypotheses, sources, self.tokenizer.target, truncated)
 
     def draw(self, texts, *, seeds, source_language=None, target_language=None, **options):
         """Returns one sample for each text of string [batch], a `TranslationBatch` [batch, 1].
@@ -255,8 +255,8 @@ class GraphTranslator(SearchPredictor):
         """
         languages = source_language, target_language
         source_ids, prefix_ids, truncated = self._encoded(texts, None, *languages)
-        found = self._search(source_ids, prefix_ids, draws=True, seeds=seeds, **options)
-        return self._as_texts(found, 1, truncated)
+        hypotheses = self._search(source_ids, prefix_ids, draws=True, seeds=seeds, **options)
+        return self._as_texts(hypotheses, 1, truncated)
 
     def translate_documents(self, texts, *, terms=None, source_language=None, target_language=None):
         """Translates documents, see `Translator.documents`.
@@ -364,12 +364,12 @@ class GraphTranslator(SearchPredictor):
 
     def align_words(self, texts, translations, *languages):
         """Returns the `WordAlignment` of given translations; arguments as for `align`."""
-        found, source, target = self._align(texts, translations, *languages)
+        cross, source, target = self._align(texts, translations, *languages)
         # The upper layers align; the lower ones mix in what stands at the same place.
-        upper = tf.shape(found.attention)[1] // 2
-        weights = tf.reduce_mean(found.attention[:, upper:], axis=[1, 2])  # [batch, target, source]
+        upper = tf.shape(cross.attention)[1] // 2
+        weights = tf.reduce_mean(cross.attention[:, upper:], axis=[1, 2])  # [batch, target, source]
         return WordAlignment(
-            target.starts, target.ends, found.spans, weights, source.starts, source.ends
+            target.starts, target.ends, cross.spans, weights, source.starts, source.ends
         )
 
     def first_ids(self, source_language=None, target_language=None):
@@ -418,8 +418,8 @@ class GraphTranslator(SearchPredictor):
             n_best: int or int32 [], up to beam_size.
         """
         prefix_ids = tf.zeros_like(source_ids[:, :0]) if prefix_ids is None else prefix_ids
-        found = self._search(source_ids, prefix_ids, n_best)
-        return tf.nest.map_structure(lambda x: x[:, :n_best], found)
+        hypotheses = self._search(source_ids, prefix_ids, n_best)
+        return tf.nest.map_structure(lambda x: x[:, :n_best], hypotheses)
 
     def _prefix_ids(self, source_ids, prefixes=None, first_ids=None):
         """Returns the prefixes' tokens, or the end for an empty source, and which were truncated.

@@ -47,13 +47,13 @@ class Parses(NamedTuple):
 
 
 def _best(parser, text):
-    found = parser.parse(text)
-    return {"tree": found.texts[:, 0], "score": found.scores[:, 0]}
+    parsed = parser.parse(text)
+    return {"tree": parsed.texts[:, 0], "score": parsed.scores[:, 0]}
 
 
 def _n_best(parser, text):
-    found = parser.parse(text, parser.settings.beam_size)
-    return {"trees": found.texts, "scores": found.scores}
+    parsed = parser.parse(text, parser.settings.beam_size)
+    return {"trees": parsed.texts, "scores": parsed.scores}
 
 
 _ALL = RequestKind(_n_best, (TEXT,), (), "trees", "scores", searches=True)

@@ -94,9 +94,9 @@ class ByPlaceholders(ByAlignment):
             numbered = self.as_read(sentences, room)
 
         def translate_numbered(texts, *inputs):
-            found = translate(texts, *inputs)
+            translations = translate(texts, *inputs)
             with ops.on_host():
-                return clean_marks(found, sentences, min(len(self._ids), room))
+                return clean_marks(translations, sentences, min(len(self._ids), room))
 
         return translate_around(numbered, translate_numbered, align, *inputs, find_terms=find_terms)
 
@@ -108,8 +108,8 @@ class ByPlaceholders(ByAlignment):
         Args: source_ids, int32 [batch, source]; tokenizer, the `Tokenizer` of the targets.
         """
         ids = tf.constant([*self._ids])
-        found = source_ids[:, tf.newaxis] == ids[:, tf.newaxis]  # [batch, placeholders, source]
-        counts = tf.math.count_nonzero(found, axis=2, dtype=tf.int32)
+        equal = source_ids[:, tf.newaxis] == ids[:, tf.newaxis]  # [batch, placeholders, source]
+        counts = tf.math.count_nonzero(equal, axis=2, dtype=tf.int32)
         reserved = np.isin(np.arange(tokenizer.vocab_size), self._ids)
         return RequiredTokens(ids, counts, tokenizer.eos_id, reserved)
 
@@ -221,17 +221,17 @@ def translate_around(sentences, translate, align, *inputs, find_terms=None):
     def put_back(rows):
         with ops.on_host():
             chosen = _Marks(*(tf.gather(x, rows) for x in split))
-            found, *codes = (tf.gather(x, rows) for x in (translations, *inputs))
-        alignment = align(chosen.texts, found, *codes)
+            targets, *codes = (tf.gather(x, rows) for x in (translations, *inputs))
+        alignment = align(chosen.texts, targets, *codes)
         with ops.on_host():
             if find_terms:
                 terms = (tf.gather(x, rows) for x in matches)
-                found, alignment = put_terms(found, alignment, *terms)
-            return _insert(found, alignment, chosen)
+                targets, alignment = put_terms(targets, alignment, *terms)
+            return _insert(targets, alignment, chosen)
 
-    found = in_batches(put_back, tf.where(is_changed)[:, 0], SENTENCES_PER_BATCH)
+    changed = in_batches(put_back, tf.where(is_changed)[:, 0], SENTENCES_PER_BATCH)
     with ops.on_host():
-        return in_order(translations, is_changed, found)
+        return in_order(translations, is_changed, changed)
 
 
 def put_terms(translations, alignment, starts, ends, targets, begins=0):

@@ -92,14 +92,14 @@ def describe_tokens(hypotheses, source, tokenizer, truncated):
     spans = tf.reshape(tf.stack(offsets, axis=2), [batch, n_best, length, 2])
     records = hypotheses.records
     sources, ids = (tf.reshape(x, [batch, -1]) for x in (records.sources, hypotheses.ids))
-    found = source_spans(sources, source, ids, tokenizer)
+    in_source = source_spans(sources, source, ids, tokenizer)
     return TokenTranslations(
         tf.reshape(texts, [batch, n_best]),
         hypotheses.scores,
         hypotheses.lengths,
         spans,
         records.log_probabilities(hypotheses.lengths),
-        tf.reshape(found, [batch, n_best, length, 2]),
+        tf.reshape(in_source, [batch, n_best, length, 2]),
         truncated,
     )
 
@@ -117,10 +117,10 @@ def source_spans(positions, source, ids, tokenizer):
     return tf.where(has_span[..., tf.newaxis], spans, 0)
 
 
-def detailed_translations(found):
+def detailed_translations(outputs):
     """Returns the outputs of `n_best_tokens`, {name: tensor}, as lists of `DetailedTranslation`."""
     names = ("translations", "scores", "tokens", "spans", "log_probabilities", "source_spans")
-    columns = [found[name].numpy() for name in names]
+    columns = [outputs[name].numpy() for name in names]
     return [
         [_detailed(*hypothesis) for hypothesis in zip(*row, strict=True)]
         for row in zip(*columns, strict=True)

@@ -74,10 +74,10 @@ class SearchPredictor(Predictor):
             raise
         except Exception as error:  # of XLA, or of the input: then the plain search raises it
             reason = str(error).strip().partition("\n")[0]
-        found = call()
+        result = call()
         searches.without_xla = True
         logging.info("Searches go on without XLA, which cannot do this: %s", reason)
-        return found
+        return result
 
     def check_n(self, n):
         """Returns n, or beam_size for None; raises InputError if n is out of range."""
@@ -100,15 +100,15 @@ class SearchPredictor(Predictor):
         # The 1-best search stops earlier. Its result is the same unless the longer search finds a
         # better hypothesis that the shorter one does not wait for.
         name = "serving_default" if n == 1 else "n_best"
-        request, found = self.requests[name], self.run(name, **inputs)
+        request, outputs = self.requests[name], self.run(name, **inputs)
         texts, scores = (
             x[:, np.newaxis] if x.shape.rank == 1 else x[:, :n]
-            for x in (found[request.answer], found[request.score])
+            for x in (outputs[request.answer], outputs[request.score])
         )
         return [
             [(as_str(text), float(score)) for text, score in zip(*row, strict=True)]
             for row in zip(texts.numpy(), scores.numpy(), strict=True)
-        ], found
+        ], outputs
 
     def drawn_rows(self, n, seed, temperature, top_k, top_p, **inputs):
         """Draws n samples of each text.
@@ -127,7 +127,7 @@ class SearchPredictor(Predictor):
         settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         temperature, top_k, top_p = SamplingSettings.checked(settings).values()
         n, count = COUNT.check("n", n), len(inputs["text"])
-        request, found = (
+        request, outputs = (
             self.requests["sample"],
             self.run(
                 "sample",
@@ -138,9 +138,9 @@ class SearchPredictor(Predictor):
                 **{name: tf.repeat(column, n) for name, column in inputs.items()},
             ),
         )
-        pairs = zip(found[request.answer].numpy(), found[request.score].numpy(), strict=True)
+        pairs = zip(outputs[request.answer].numpy(), outputs[request.score].numpy(), strict=True)
         drawn = [(as_str(text), float(score)) for text, score in pairs]
-        return [drawn[i : i + n] for i in range(0, count * n, n)], found
+        return [drawn[i : i + n] for i in range(0, count * n, n)], outputs
 
     def find(
         self,

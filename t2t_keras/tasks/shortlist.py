@@ -156,7 +156,7 @@ class ShortlistTranslator(Translator):
         candidates = self._candidates(source_ids, demanded)
         if constraint is not None:
             constraint = constraint.renumbered(candidates.ids, candidates.places)
-        found = super().find(
+        hypotheses = super().find(
             _NarrowedModel(model, candidates),
             source_ids,
             max_lengths,
@@ -165,7 +165,7 @@ class ShortlistTranslator(Translator):
             length_penalty=LengthPenalty.of(length_penalty)._replace(token_cost=self._token_cost),
             **options,
         )
-        return found._replace(ids=tf.gather(candidates.ids, found.ids))
+        return hypotheses._replace(ids=tf.gather(candidates.ids, hypotheses.ids))
 
     def _candidates(self, source_ids, demanded):
         """Returns the `_Candidates` of int32 [batch, source] and [batch, demanded]."""
@@ -254,8 +254,8 @@ class _NarrowedModel:
         logits = self.logits(tf.reshape(hidden, [-1, width]))  # [batch · beams, candidates]
         logits = tf.reshape(logits, [-1, beams, tf.shape(self.bias)[1]])
         logits = tf.cast(logits, tf.float32) + state.bias[:, tf.newaxis]
-        found = logits, state._replace(inner=inner)
-        return (*found, weights) if return_attention_weights else found
+        outputs = logits, state._replace(inner=inner)
+        return (*outputs, weights) if return_attention_weights else outputs
 
     def reorder(self, state, parents):
         return state._replace(inner=self.model.reorder(state.inner, parents))

@@ -321,13 +321,13 @@ def mask(texts, pattern=""):
     own = f"(?:{pattern})|" if pattern else ""
     kinds = "|".join(kind for _, kind in KINDS.values())
     parts, is_match = split_by_pattern(texts, f"{CHARACTER}?(?:{own}{kinds})")
-    found = tf.boolean_mask(parts.values, is_match)
-    marks = tf.fill(tf.shape(found), WORD)
+    match = tf.boolean_mask(parts.values, is_match)
+    marks = tf.fill(tf.shape(match), WORD)
     # A part is of the first kind that matches it.
     for mark, kind in reversed(KINDS.values()):
-        marks = tf.where(tf.strings.regex_full_match(found, f"{CHARACTER}?(?:{kind})"), mark, marks)
+        marks = tf.where(tf.strings.regex_full_match(match, f"{CHARACTER}?(?:{kind})"), mark, marks)
     if pattern:
-        marks = tf.where(tf.strings.regex_full_match(found, f"(?:{pattern})"), WORD, marks)
+        marks = tf.where(tf.strings.regex_full_match(match, f"(?:{pattern})"), WORD, marks)
     marks = in_order("", is_match, marks)  # [parts]
     is_span = marks != ""
     values = tf.strings.regex_replace(parts.values, f"[{_ADDED}]", "")
@@ -423,7 +423,7 @@ def put_spans(translations, marks, spans):
     RaggedTensors string [rows, (marks)], see `unmask`.
     """
     parts, is_mark = split_by_pattern(translations, f"{PLACED}|{NUMBERED}")
-    found, rows = tf.where(is_mark, "", parts.values), parts.value_rowids()
+    values, rows = tf.where(is_mark, "", parts.values), parts.value_rowids()
     is_numbered = is_mark & tf.strings.regex_full_match(parts.values, NUMBERED)
     is_word = is_mark & (parts.values == WORD)
     is_placed = is_mark & ~is_numbered & ~is_word
@@ -439,8 +439,8 @@ def put_spans(translations, marks, spans):
             for x in (of_kind.row_starts(), of_kind.row_lengths())
         )
         place = tf.where(is_kind & (number < counts), starts + number, tf.size(of_kind.values))
-        found = tf.where(is_kind, tf.gather(tf.concat([of_kind.values, [""]], 0), place), found)
-    return join_parts(parts, found)
+        values = tf.where(is_kind, tf.gather(tf.concat([of_kind.values, [""]], 0), place), values)
+    return join_parts(parts, values)
 
 
 def as_read(sentences):
@@ -476,10 +476,10 @@ def _decode_entities(texts):
     characters = _characters(entities)
     has = tf.strings.regex_full_match
     is_read = has(characters, _READ) & ~has(characters, _SYNTAX)
-    found = tf.where(is_read, tf.strings.join([CHARACTER, characters]), _SYMBOL)
-    found = tf.where(has(characters, r"[\s\p{Z}]"), SPACE, found)
-    found = tf.where(characters == "<", _LESS, tf.where(characters == ">", _GREATER, found))
-    return join_parts(parts, in_order(parts.values, is_entity, found)), entities
+    marks = tf.where(is_read, tf.strings.join([CHARACTER, characters]), _SYMBOL)
+    marks = tf.where(has(characters, r"[\s\p{Z}]"), SPACE, marks)
+    marks = tf.where(characters == "<", _LESS, tf.where(characters == ">", _GREATER, marks))
+    return join_parts(parts, in_order(parts.values, is_entity, marks)), entities
 
 
 def _characters(entities):

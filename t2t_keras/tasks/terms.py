@@ -223,7 +223,7 @@ class TermIndex:
         inverse = tf.math.cumprod(tf.fill([count], tf.constant(_INVERSE, tf.int64)), exclusive=True)
         powers = tf.math.cumprod(tf.fill([count], tf.constant(_FACTOR, tf.int64)), exclusive=True)
 
-        def find_length(number, taken, found, sizes):
+        def find_length(number, taken, entry, sizes):
             length = self._lengths[number]
             last = place + length - 1
             fits = last < count
@@ -240,32 +240,32 @@ class TermIndex:
             fits &= match >= 0
             behind = place - length + 1  # where a phrase begins that has this word last
 
-            def take_first(fits, taken, found, sizes):
+            def take_first(fits, taken, entry, sizes):
                 first = fits & (_sum_between(tf.cast(fits, tf.int32), behind, place) == 0)
                 covered = _sum_between(tf.cast(first, tf.int32), behind, place + 1)
                 taken = tf.maximum(taken, tf.minimum(covered, 1))
-                found = tf.where(first, match, found)
+                entry = tf.where(first, match, entry)
                 sizes = tf.where(first, length, sizes)
-                return fits & (_sum_between(taken, place, last + 1) == 0), taken, found, sizes
+                return fits & (_sum_between(taken, place, last + 1) == 0), taken, entry, sizes
 
             _, *state = tf.while_loop(
-                lambda fits, *_: tf.reduce_any(fits), take_first, (fits, taken, found, sizes)
+                lambda fits, *_: tf.reduce_any(fits), take_first, (fits, taken, entry, sizes)
             )
             return number + 1, *state
 
         zeros = tf.zeros([count], tf.int32)
-        _, _, found, sizes = tf.while_loop(
+        _, _, entry, sizes = tf.while_loop(
             lambda number, *_: number < tf.size(self._lengths) * tf.minimum(count, 1),
             find_length,
             (tf.constant(0), zeros, zeros - 1, zeros),
         )
-        is_found = found >= 0
+        is_found = entry >= 0
         last = tf.boolean_mask(place + sizes - 1, is_found)
         begins, ends = tf.unstack(starts, axis=1)
         values = (
             tf.boolean_mask(begins, is_found),
             tf.gather(ends, last),
-            tf.gather(self._targets, tf.boolean_mask(found, is_found)),
+            tf.gather(self._targets, tf.boolean_mask(entry, is_found)),
         )
         rows = tf.boolean_mask(row_of_word, is_found)
         return TermMatches(

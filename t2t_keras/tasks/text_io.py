@@ -76,14 +76,14 @@ class Reader:
         They are `TokenOffsets` of dense int32 [batch, length]; first ids, the end token and padding
         have spans 0, 0.
         """
-        found = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
-        ids = append_end(prepend(first_ids, found.ids), self._eos_id, self._most)
+        tokens = self.tokenizer.encode_with_offsets(self._clip(texts)[0])
+        ids = append_end(prepend(first_ids, tokens.ids), self._eos_id, self._most)
         before = None if first_ids is None else tf.zeros_like(first_ids)
         shape = tf.shape(ids, tf.int64)
         is_kept = tf.range(shape[1]) < self._most
         starts, ends = (
             tf.where(is_kept, prepend(before, offsets).to_tensor(shape=shape), 0)
-            for offsets in (found.starts, found.ends)
+            for offsets in (tokens.starts, tokens.ends)
         )
         return TokenOffsets(ids, starts, ends)
 
@@ -143,14 +143,14 @@ def check_vocab_size(model, tokenizer):
     config = getattr(model, "config", None)
     if config is None:
         return
-    for name, size, found in (
+    for name, size, needed in (
         ("vocab_size", config.vocab_size, tokenizer.target.vocab_size),
         ("source_vocab_size", config.encoder_vocab_size, tokenizer.vocab_size),
     ):
-        if size != found:
+        if size != needed:
             raise InputError(
-                f"the model has {size} ids and the tokenizer {found}: make the model with "
-                f"{name}={found}, or load the tokenizer it learned with."
+                f"the model has {size} ids and the tokenizer {needed}: make the model with "
+                f"{name}={needed}, or load the tokenizer it learned with."
             )
 
 
@@ -311,9 +311,9 @@ def map_by_length(
                 size = min(batch_size or _default_size(lengths[order[0]]), most)
                 batches.append(order[:size])
                 order = order[size:]
-            found = (map if num_parallel_batches == 1 else pool.map)(call, batches)
+            outputs = (map if num_parallel_batches == 1 else pool.map)(call, batches)
             results = [None] * len(chunk)
-            for indices, batch in zip(batches, found, strict=True):
+            for indices, batch in zip(batches, outputs, strict=True):
                 for index, result in zip(indices, batch, strict=True):
                     results[index] = result
             yield from results

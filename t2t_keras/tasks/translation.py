@@ -144,8 +144,8 @@ class Translator(GraphTranslator):
             InputError: if n is out of range, or as in a call.
         """
         inputs = self._inputs(texts, source_language, target_language, terms, prefix=prefix)
-        rows, found = self.best_rows(n, **inputs)
-        warn_truncated(found["truncated"])
+        rows, outputs = self.best_rows(n, **inputs)
+        warn_truncated(outputs["truncated"])
         rows = [[Translation(*pair) for pair in row] for row in rows]
         return [without_repeats(row) for row in rows] if unique else rows
 
@@ -164,8 +164,8 @@ class Translator(GraphTranslator):
         and addresses, come through unchanged, each once; see `tasks.spans`.
         """
         inputs = self._inputs(texts, source_language, target_language, terms)
-        found = self.run("document_terms" if "terms" in inputs else "document", **inputs)
-        return [as_str(text) for text in found["translation"].numpy()]
+        outputs = self.run("document_terms" if "terms" in inputs else "document", **inputs)
+        return [as_str(text) for text in outputs["translation"].numpy()]
 
     def n_best_tokens(
         self,
@@ -185,9 +185,9 @@ class Translator(GraphTranslator):
         """
         n = self.check_n(n)
         inputs = self._inputs(texts, source_language, target_language, prefix=prefix)
-        found = self.run("n_best_tokens", **inputs)
-        warn_truncated(found["truncated"])
-        return [row[:n] for row in detailed_translations(found)]
+        outputs = self.run("n_best_tokens", **inputs)
+        warn_truncated(outputs["truncated"])
+        return [row[:n] for row in detailed_translations(outputs)]
 
     def sample(
         self,
@@ -223,8 +223,8 @@ class Translator(GraphTranslator):
             InputError: if a setting is out of its range, or as in a call.
         """
         inputs = self._inputs(texts, source_language, target_language)
-        rows, found = self.drawn_rows(n, seed, temperature, top_k, top_p, **inputs)
-        warn_truncated(found["truncated"][::n])
+        rows, outputs = self.drawn_rows(n, seed, temperature, top_k, top_p, **inputs)
+        warn_truncated(outputs["truncated"][::n])
         return [[Translation(*pair) for pair in row] for row in rows]
 
     def score(
@@ -250,8 +250,8 @@ class Translator(GraphTranslator):
         languages = {"source_language": source_language, "target_language": target_language}
         if tf.inside_function():
             return super().score(texts, translations, **languages)
-        found = self.run("score", **self._inputs(texts, **languages, translations=translations))
-        return Scores(found["log_probability"], found["tokens"])
+        outputs = self.run("score", **self._inputs(texts, **languages, translations=translations))
+        return Scores(outputs["log_probability"], outputs["tokens"])
 
     def align(
         self,

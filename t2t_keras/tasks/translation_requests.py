@@ -48,28 +48,28 @@ def _best(translator, text, prefix=None, terms=None, **languages):
     return _first(translator.translate(text, prefix, 1, terms, **languages))
 
 
-def _first(found):
+def _first(batch):
     return {
-        "translation": found.texts[:, 0],
-        "score": found.scores[:, 0],
-        "truncated": found.truncated,
+        "translation": batch.texts[:, 0],
+        "score": batch.scores[:, 0],
+        "truncated": batch.truncated,
     }
 
 
 def _n_best(translator, text, prefix=None, terms=None, **languages):
     beam_size = translator.settings.beam_size
-    found = translator.translate(text, prefix, beam_size, terms, **languages)
-    return {"translations": found.texts, "scores": found.scores, "truncated": found.truncated}
+    batch = translator.translate(text, prefix, beam_size, terms, **languages)
+    return {"translations": batch.texts, "scores": batch.scores, "truncated": batch.truncated}
 
 
 def _score(translator, text, translation, **languages):
-    found = translator.score(text, translation, **languages)
-    return {"log_probability": found.log_probabilities, "tokens": found.lengths}
+    scores = translator.score(text, translation, **languages)
+    return {"log_probability": scores.log_probabilities, "tokens": scores.lengths}
 
 
 def _decode_ids(translator, source_ids, target_language=None):
-    found = translator.translate_ids(source_ids, target_language)
-    return {"target_ids": found.ids, "scores": found.scores}
+    hypotheses = translator.translate_ids(source_ids, target_language)
+    return {"target_ids": hypotheses.ids, "scores": hypotheses.scores}
 
 
 def _align(translator, text, translation, **languages):
@@ -82,8 +82,8 @@ def _document(translator, text, terms=None, **languages):
 
 def _n_best_tokens(translator, text, prefix=None, **languages):
     n_best = translator.settings.beam_size
-    found = translator.translate_tokens(text, prefix, n_best, **languages)._asdict()
-    return {"translations": found.pop("texts"), "tokens": found.pop("lengths"), **found}
+    fields = translator.translate_tokens(text, prefix, n_best, **languages)._asdict()
+    return {"translations": fields.pop("texts"), "tokens": fields.pop("lengths"), **fields}
 
 
 def _sample(translator, text, seed, **options):

@@ -106,9 +106,9 @@ def _by_parts(compute, query, key, *sums):
     part = tf.maximum(_MAX_HIDDEN // tf.maximum(tf.size(key), 1), 1)
 
     def add_part(begin, parts, *sums):
-        found, *summands = compute_rows(slice(begin, begin + part))
+        computed, *summands = compute_rows(slice(begin, begin + part))
         sums = [total + summand for total, summand in zip(sums, summands, strict=True)]
-        return begin + part, parts.write(begin // part, found), *sums
+        return begin + part, parts.write(begin // part, computed), *sums
 
     parts = tf.TensorArray(tf.float32, -(-count // part), infer_shape=False)
     _, parts, *sums = tf.while_loop(lambda begin, *_: begin < count, add_part, (0, parts, *sums))

@@ -78,8 +78,8 @@ def create_app(model, name):
 
     @app.post("/api/align")
     def align():
-        found = model.align(_text(), _string("translation"))
-        return attention_to_json(found.source_pieces, found.target_pieces, found.attention)
+        aligned = model.align(_text(), _string("translation"))
+        return attention_to_json(aligned.source_pieces, aligned.target_pieces, aligned.attention)
 
     if "sample" in model.modes:
 
@@ -118,10 +118,10 @@ _MESSAGES = {
 }
 
 
-def _as_json(found):
+def _as_json(answer):
     return {
-        "translations": [translation._asdict() for translation in found.translations],
-        "truncated": found.truncated,
+        "translations": [translation._asdict() for translation in answer.translations],
+        "truncated": answer.truncated,
     }
 
 
@@ -260,12 +260,12 @@ class ExportedTranslator:
             # n_best has no such output, so the flag costs a second search.
             truncated = ask("serving_default", text=text)["truncated"]
             return _found("n_best", ask("n_best", text=text) | {"truncated": truncated})
-        found = ask("n_best_tokens", text=text)
-        return _found("n_best_tokens", found, _token_lists(found))
+        outputs = ask("n_best_tokens", text=text)
+        return _found("n_best_tokens", outputs, _token_lists(outputs))
 
     def sample(self, text, seed, temperature, top_p):
         """Returns `Found` with a few samples; the numbers are inputs of the signature `sample`."""
-        found = self._export.ask(
+        outputs = self._export.ask(
             "sample",
             text=tf.repeat(_as_tensor(text), SAMPLES),
             seed=tf.range(SAMPLES) + SAMPLES * int(seed),
@@ -273,7 +273,7 @@ class ExportedTranslator:
             top_k=tf.zeros([SAMPLES], tf.int32),
             top_p=tf.fill([SAMPLES], float(top_p)),
         )
-        return _found("sample", found)
+        return _found("sample", outputs)
 
     def document(self, text, terms=""):
         """Returns the translation of a document; terms: as for `translate`."""
@@ -284,8 +284,8 @@ class ExportedTranslator:
     def align(self, text, translation):
         """Returns the `Alignment` of a text and a translation."""
         translation = _as_tensor(translation)
-        found = self._export.ask("align", text=_as_tensor(text), translation=translation)
-        source, target, attention = (found[name][0].numpy() for name in Alignment._fields)
+        outputs = self._export.ask("align", text=_as_tensor(text), translation=translation)
+        source, target, attention = (outputs[name][0].numpy() for name in Alignment._fields)
         return Alignment([*map(as_str, source)], [*map(as_str, target)], attention)
 
 
@@ -301,10 +301,10 @@ def _found(name, outputs, tokens=None):
     )
 
 
-def _token_lists(found):
+def _token_lists(outputs):
     """Returns the tokens of each translation in the outputs of `n_best_tokens`, for one text."""
     counts, spans, log_probabilities, source_spans = (
-        found[name][0].numpy().tolist()
+        outputs[name][0].numpy().tolist()
         for name in ("tokens", "spans", "log_probabilities", "source_spans")
     )
     return [
