@@ -353,8 +353,8 @@ def _parse(arguments, headings=None):
     except (InputError, OSError) as error:
         _fail(error)
     except flags.Error as error:
-        if found := re.match(r"flag --config\.(\w+)\.(\w+)=(.*?): ", str(error)):
-            part, name, value = found.groups()
+        if match := re.match(r"flag --config\.(\w+)\.(\w+)=(.*?): ", str(error)):
+            part, name, value = match.groups()
             allowed = (f[part][name].allowed for f in FIELDS.values() if name in f[part])
             _fail(f"--config.{part}.{name}={value}: give {next(allowed, 'its type')}.")
         _fail(f"{str(error).removeprefix('flag ')} (--help lists all flags)")

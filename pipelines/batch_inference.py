@@ -165,10 +165,10 @@ class LinePredictor:
             paths = [self.saved_model]
         else:
             paths = Workdir(self.workdir).predictor_files(self.decoding.get("checkpoint"))
-        paths = [os.path.abspath(found) for found in (*paths, self.terms, path) if found]
+        paths = [os.path.abspath(file) for file in (*paths, self.terms, path) if file]
         return {
             **dataclasses.asdict(self),
-            "files": {found: _checksums(found) for found in paths},
+            "files": {file: _checksums(file) for file in paths},
             "stream": None if os.path.isfile(path) else uuid.uuid4().hex,
         }
 
@@ -230,13 +230,13 @@ class LinePredictor:
         n, repeats = self.n_best, self.n_best if kind.is_drawn else 1
 
         def results(lines, numbers):
-            found = answer(**self._columns(kind, lines, numbers, repeats))
-            if "truncated" in found:
-                _check_truncated(kind, found["truncated"][::repeats])
-            texts = tf.reshape(found[kind.answer], [len(lines), -1])
+            outputs = answer(**self._columns(kind, lines, numbers, repeats))
+            if "truncated" in outputs:
+                _check_truncated(kind, outputs["truncated"][::repeats])
+            texts = tf.reshape(outputs[kind.answer], [len(lines), -1])
             scores = tf.zeros_like(texts, tf.float32)
             if kind.score is not None:
-                scores = tf.reshape(found[kind.score], [len(lines), -1])
+                scores = tf.reshape(outputs[kind.score], [len(lines), -1])
             if texts.shape[1] < n:
                 raise InputError(
                     f"--n_best={n} is more than the {texts.shape[1]} that the export has for each "
@@ -295,8 +295,8 @@ def windows(lines, size):
 def _checksums(path):
     """Returns [name, SHA-256] of a file, if it exists, or of each file in a folder."""
     path = pathlib.Path(path)
-    found = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [[file.name, sha256_of(file)] for file in found if file.is_file()]
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [[file.name, sha256_of(file)] for file in files if file.is_file()]
 
 
 class ResumableOutput:

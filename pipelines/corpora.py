@@ -37,7 +37,7 @@ class Corpora:
 
 def parse(text, name="data.corpora"):
     """Returns the `Direction`s of a list of corpora; InputError if it is none, or repeats one."""
-    found = []
+    directions = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         place, _, pair = item.rpartition(":")
         separator = "=" if "=" in pair else "-"
@@ -45,9 +45,9 @@ def parse(text, name="data.corpora"):
         if not place or len(codes) != 2 or not all(codes) or codes[0] == codes[1]:
             raise InputError(f"{name} has {item!r}: give {_FORM}, such as pairs:en=de.")
         for source, target in [codes, codes[::-1]][: 2 if separator == "=" else 1]:
-            if any((place, source, target) == (d.place, d.source, d.target) for d in found):
+            if any((place, source, target) == (d.place, d.source, d.target) for d in directions):
                 raise InputError(f"{name} has {place}:{source}-{target} twice: leave one out.")
-            number = 1 + sum((source, target) == (d.source, d.target) for d in found)
+            number = 1 + sum((source, target) == (d.source, d.target) for d in directions)
             ending = f".{number}" if number > 1 else ""
-            found.append(Direction(f"{source}-{target}{ending}", place, source, target))
-    return found
+            directions.append(Direction(f"{source}-{target}{ending}", place, source, target))
+    return directions

@@ -201,11 +201,11 @@ def _score(task, part, tokenize, baseline, parallel_batches, parameters, predict
     inputs, references = part.inputs, part.references
 
     def answer(function, items):
-        found = map_by_length(
+        results = map_by_length(
             function, items, BATCH_SIZE.value, num_parallel_batches=parallel_batches
         )
         total = len(items) if isinstance(items, list) else None
-        return tqdm(found, total=total, unit=" lines", disable=None)
+        return tqdm(results, total=total, unit=" lines", disable=None)
 
     try:
         outputs = list(task.outputs(predictor, inputs, answer, **options))

@@ -181,11 +181,11 @@ def make_validation(task, model, tokenizer, batches):
     }
 
     def measure(_, step):
-        found = {name: measure(step) for name, measure in measures.items()}
-        if None in found:
-            return found[None]
-        named = {f"{key}_{n}": value for n, row in found.items() for key, value in row.items()}
-        rows = list(found.values())
+        measured = {name: measure(step) for name, measure in measures.items()}
+        if None in measured:
+            return measured[None]
+        named = {f"{key}_{n}": value for n, row in measured.items() for key, value in row.items()}
+        rows = list(measured.values())
         return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]} | named
 
     return measure
@@ -214,10 +214,10 @@ def _validation_of(task, model, predict, part, direction, batches):
 def make_plateau_monitors(task, log):
     """Returns the `PlateauMonitor`s of the validations in a `MetricsLog`."""
     name = f"validation_{task.likelihood}"
-    found = [PlateauMonitor(log, name, "min", training=task.likelihood)]
+    monitors = [PlateauMonitor(log, name, "min", training=task.likelihood)]
     if task.metric != task.likelihood:
-        found.append(PlateauMonitor(log, f"validation_{task.metric}", "max"))
-    return found
+        monitors.append(PlateauMonitor(log, f"validation_{task.metric}", "max"))
+    return monitors
 
 
 def choose_split(task, split):

@@ -26,7 +26,7 @@ def text(headings=None):
         groups[heading] = under
         groups["flags"] = [flag for flag in groups["flags"] if flag not in under]
     described = "\n\n".join(
-        "\n".join([f"{heading}:", *map(_described, found)]) for heading, found in groups.items()
+        "\n".join([f"{heading}:", *map(_described, group)]) for heading, group in groups.items()
     )
     return f"{sys.modules['__main__'].__doc__}\n{described}\n\n--helpfull lists all flags."
 

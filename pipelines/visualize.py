@@ -106,17 +106,17 @@ def show_sentence(translator, name, sentence, translation, folder):
     from t2t_keras.analysis.attention import sentence_attention
     from t2t_keras.serving.demo.attention_page import attention_page
 
-    found = sentence_attention(translator, sentence, translation, **app.given(LANGUAGES))
-    count = len(found.encoder.weights)
+    attention = sentence_attention(translator, sentence, translation, **app.given(LANGUAGES))
+    count = len(attention.encoder.weights)
     layer = _layer(LAYER, count, max(1, count - 1), "encoder")
-    query = _query(found.encoder, layer)
-    sharp = plots.sharpest_heads(found.encoder, layer)
+    query = _query(attention.encoder, layer)
+    sharp = plots.sharpest_heads(attention.encoder, layer)
     figures = {
-        "figure3": plots.draw_word(found.encoder, layer, query),
-        "figure4": plots.draw_heads(found.encoder, layer, sharp[:1], query, sharp),
-        "figure5": plots.draw_heads(found.encoder, layer, sharp),
+        "figure3": plots.draw_word(attention.encoder, layer, query),
+        "figure4": plots.draw_heads(attention.encoder, layer, sharp[:1], query, sharp),
+        "figure5": plots.draw_heads(attention.encoder, layer, sharp),
     }
-    figures |= {f"matrices_{n}": plots.draw_matrices(m) for n, m in found._asdict().items()}
+    figures |= {f"matrices_{n}": plots.draw_matrices(m) for n, m in attention._asdict().items()}
     for stem, figure in figures.items():
         for ending in ("png", "svg"):
             plots.save_figure(figure, os.path.join(folder, f"{stem}.{ending}"))
@@ -125,7 +125,9 @@ def show_sentence(translator, name, sentence, translation, folder):
         "decoder": ("translation so far", "translation so far"),
         "cross": ("source", "translation"),
     }
-    maps = [(m.name, names[k], m.keys, m.queries, m.weights) for k, m in found._asdict().items()]
+    maps = [
+        (m.name, names[k], m.keys, m.queries, m.weights) for k, m in attention._asdict().items()
+    ]
     page = attention_page(name, sentence, translation, maps)
     write_file(os.path.join(folder, "attention.html"), page.encode())
     logging.info("%s → %s: %d pictures in %s", sentence, translation, len(figures), folder)
@@ -142,8 +144,8 @@ def show_heads(translator, sources, references, folder):
     statistics = head_statistics(translator, sources, references, **app.given(LANGUAGES))
     plots.save_figure(plots.draw_statistics(statistics), os.path.join(folder, "heads.png"))
     figures = {
-        kind: {name: np.round(values, 4).tolist() for name, values in found._asdict().items()}
-        for kind, found in statistics.items()
+        kind: {name: np.round(values, 4).tolist() for name, values in heads._asdict().items()}
+        for kind, heads in statistics.items()
     }
     content = json.dumps({"sentences": len(sources)} | figures, indent=1)
     write_file(os.path.join(folder, "heads.json"), content.encode())

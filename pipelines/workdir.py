@@ -339,14 +339,14 @@ def _as_list(checkpoint):
 def _corpus_digests(task):
     """Returns {(part, side): (SHA-256 of its texts, their place)} for the texts of training."""
     data, corpus = task.config.data, task.make_corpus()
-    found = {}
+    by_side = {}
     name = data.get("corpora") or data.folder or data.get("tfds")
     splits = data.train_split, data.validation_split
     for part in (part for split in splits for part in parts_of(task.config, split)):
         digests = text_digests(corpus.examples(part))
         files = corpus.files(part) if hasattr(corpus, "files") else {}
         for side, digest in digests.items():
-            found[part, side] = digest, files.get(side) or f"the {side}s of {name}"
+            by_side[part, side] = digest, files.get(side) or f"the {side}s of {name}"
     if path := data.get("parsed_trees"):
-        found[data.train_split, "parsed_trees"] = sha256_of(local_path(path)), path
-    return found
+        by_side[data.train_split, "parsed_trees"] = sha256_of(local_path(path)), path
+    return by_side
