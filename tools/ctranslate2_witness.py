@@ -73,7 +73,7 @@ def _engine(translator):
     def translate(lines):
         rows = tokenizer.pieces(translator.encode(tf.constant(lines))).numpy()
         sources = [[piece.decode() for piece in row if piece] for row in rows]
-        found = engine.find_translations(
+        ranked = engine.find_translations(
             model,
             sources,
             beam_size=translator.beam_size,
@@ -81,10 +81,10 @@ def _engine(translator):
             max_length=max(map(len, sources)) + translator.max_extra_tokens,
         )
         ids_of = {piece: number for number, piece in enumerate(engine.shown_pieces(tokenizer))}
-        best = [[ids_of[piece] for piece in row[0][0]] for row in found]
+        best = [[ids_of[piece] for piece in row[0][0]] for row in ranked]
         padded = [list(row) for row in zip(*itertools.zip_longest(*best, fillvalue=0), strict=True)]
         texts = tokenizer.decode(tf.constant(padded, tf.int32)).numpy()
-        return [(text.decode(), row[0][1]) for text, row in zip(texts, found, strict=True)]
+        return [(text.decode(), row[0][1]) for text, row in zip(texts, ranked, strict=True)]
 
     return translate
 

@@ -59,9 +59,9 @@ def host_arguments(op):
     """Returns the arguments that an operation's GPU kernel has in host memory; None without one."""
 
     def fits(constraint):
-        found, allowed = op.get_attr(constraint.name), constraint.allowed_values.list
-        found = found if isinstance(found, list) else [found]
-        values = {x.as_datatype_enum if isinstance(x, tf.DType) else x for x in found}
+        given, allowed = op.get_attr(constraint.name), constraint.allowed_values.list
+        given = given if isinstance(given, list) else [given]
+        values = {x.as_datatype_enum if isinstance(x, tf.DType) else x for x in given}
         return values <= {*allowed.type, *allowed.s}
 
     fitting = [

@@ -154,12 +154,12 @@ def table(results):
         if result["figure"]:
             values.setdefault(result["figure"], []).append(result["value"])
     rows = []
-    for figure, found in values.items():
-        if isinstance(found[0], dict):  # of a benchmark
-            cells = [json.dumps(found[0], ensure_ascii=False), None, None]
+    for figure, runs in values.items():
+        if isinstance(runs[0], dict):  # of a benchmark
+            cells = [json.dumps(runs[0], ensure_ascii=False), None, None]
         else:
-            deviation = round(statistics.stdev(found), 2) if len(found) > 2 else None
-            cells = [", ".join(f"{x:.2f}" for x in found), statistics.fmean(found), deviation]
+            deviation = round(statistics.stdev(runs), 2) if len(runs) > 2 else None
+            cells = [", ".join(f"{x:.2f}" for x in runs), statistics.fmean(runs), deviation]
         names = ("values", "mean", "standard deviation")
         row = {"figure": figure} | dict(zip(names, cells, strict=True))
         rows.append(row | {"published": published.get(figure)})

@@ -41,8 +41,8 @@ def _translate(folder):
     lines = [line.removesuffix(b"\r") for line in lines] if lines != [b""] else []
     for start in range(0, len(lines), _BATCH_SIZE):
         batch = lines[start : start + _BATCH_SIZE]
-        found = translate(text=tf.constant(batch))
-        rows = zip(batch, found["translation"].numpy(), found["score"].numpy(), strict=True)
+        outputs = translate(text=tf.constant(batch))
+        rows = zip(batch, outputs["translation"].numpy(), outputs["score"].numpy(), strict=True)
         for line, translation, score in rows:
             sys.stdout.buffer.write(b"%s\n    %s   (score %.2f)\n" % (line, translation, score))
     sys.stdout.flush()

@@ -33,12 +33,12 @@ _FORMS = ("german", "oblique", "genitive", "german_plural")
 
 def read_nouns():
     """Returns {English form of a noun: set of its German forms}."""
-    found = collections.defaultdict(set)
+    nouns = collections.defaultdict(set)
     text = pathlib.Path(splits.__file__).with_name("nouns.tsv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines(), delimiter="\t"):
         for english in (row["english"], row["english_plural"]):
-            found[english].update(row[form] for form in _FORMS)
-    return dict(found)
+            nouns[english].update(row[form] for form in _FORMS)
+    return dict(nouns)
 
 
 def insert_spans(line, nouns, rng):
@@ -73,14 +73,14 @@ def measure(translator, pairs, nouns):
     """Returns what is printed, a dict; pairs: list of (source, reference)."""
     rng = random.Random(0)
     texts, tagged = zip(*(insert_spans(source, nouns, rng) for source, _ in pairs), strict=True)
-    found, plain = translator.documents(texts), translator.predict(texts)
-    tags = [(word, text) for word, text in zip(tagged, found, strict=True) if word in nouns]
+    protected, plain = translator.documents(texts), translator.predict(texts)
+    tags = [(word, text) for word, text in zip(tagged, protected, strict=True) if word in nouns]
     inside = [re.search("<b>(.*?)</b>", text) for _, text in tags]
     sources, references = zip(*name_pairs(pairs, nouns), strict=True)
     with_names = translator.documents(sources)
     return {
         "lines": len(texts),
-        "kept": sum(map(_equal_spans, texts, found)),
+        "kept": sum(map(_equal_spans, texts, protected)),
         "kept_without_protection": sum(map(_equal_spans, texts, plain)),
         "tags": len(tags),
         "tags_around_the_noun": sum(

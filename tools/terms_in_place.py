@@ -43,14 +43,14 @@ def _rest(text):
     return text
 
 
-def count_in_place(text, plain, found):
+def count_in_place(text, plain, with_terms):
     """Returns the number of terms that count in a translation, and of those in place."""
     counts = [noun.lower() for noun in _NOUN.findall(text)]
     counts = {noun: counts.count(noun) for noun in counts}
     counts = {n: count for n, count in counts.items() if len(_usual(n).findall(plain)) == count}
     for noun in counts:
         plain = _usual(noun).sub(TERMS[noun][0], plain)
-    sides = [re.findall(r"[\w-]+|[^\w\s]", x) for x in (plain, found)]
+    sides = [re.findall(r"[\w-]+|[^\w\s]", x) for x in (plain, with_terms)]
     blocks = difflib.SequenceMatcher(None, *sides, autojunk=False).get_matching_blocks()
     same = [word for a, _, size in blocks for word in sides[0][a : a + size]]
     in_place = (min(same.count(TERMS[noun][0]), count) for noun, count in counts.items())
@@ -60,10 +60,10 @@ def count_in_place(text, plain, found):
 def measure(translator, texts, references):
     """Returns what is printed, a dict."""
     terms = {source: target for source, (target, _) in TERMS.items()}
-    plain, found = translator.documents(texts), translator.documents(texts, terms=terms)
-    counts = zip(*map(count_in_place, texts, plain, found), strict=True)
+    plain, with_terms = translator.documents(texts), translator.documents(texts, terms=terms)
+    counts = zip(*map(count_in_place, texts, plain, with_terms), strict=True)
     references = [[*map(_rest, references)]]
-    bleu = [sacrebleu.corpus_bleu([*map(_rest, x)], references).score for x in (plain, found)]
+    bleu = [sacrebleu.corpus_bleu([*map(_rest, x)], references).score for x in (plain, with_terms)]
     return dict(zip(("terms", "in_place"), map(sum, counts), strict=True)) | {
         "bleu_of_the_rest": [round(score, 2) for score in bleu]
     }

@@ -54,14 +54,14 @@ def find_interpreters(wanted, peers, given):
     for name, python in chosen.items():
         if not shutil.which(python):
             raise InputError(f"--peer_python={name}={python}: give a Python that can be run.")
-    found = {peer: chosen.get(peer, sys.executable) for peer in peers if peer in wanted}
-    for peer, python in found.items():
+    pythons = {peer: chosen.get(peer, sys.executable) for peer in peers if peer in wanted}
+    for peer, python in pythons.items():
         if python == sys.executable and not importlib.util.find_spec(peer.replace("-", "_")):
             raise InputError(
                 f"{peer} is not installed: pip install '.[bench]', leave it out of --peers, or "
                 f"give --peer_python={peer}=PATH of a Python that has it."
             )
-    return found
+    return pythons
 
 
 def hold(contest, rounds, interpreters, lock=None):

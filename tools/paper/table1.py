@@ -47,17 +47,17 @@ def main():
         "n": [_sizes(n, FIXED_WIDTH) for n in _powers(longest)],
         "d": [_sizes(FIXED_LENGTH, d) for d in _powers(widest)],
     }
-    found = {letter: measure(all_sizes) for letter, all_sizes in growing.items()}
-    shared.save_picture(growth_figure(growing, found), "table1")
+    costs = {letter: measure(all_sizes) for letter, all_sizes in growing.items()}
+    shared.save_picture(growth_figure(growing, costs), "table1")
     exponents = f"Exponents, over n at d = {FIXED_WIDTH}, over d at n = {FIXED_LENGTH}"
     parts = {
         "As the paper has it": formula_rows(growing["n"][-1]),
-        exponents: exponent_rows(growing, found),
+        exponents: exponent_rows(growing, costs),
         "How it was measured": __doc__.split("\n\n")[-1].replace("\n", " ").strip(),
     }
     for letter, all_sizes in growing.items():
         for which, unit in enumerate(("Milliseconds", "MiB")):
-            rows = value_rows(letter, all_sizes, found[letter], which)
+            rows = value_rows(letter, all_sizes, costs[letter], which)
             parts[f"{unit} over {letter}"] = rows
     title = "Table 1: complexity per layer, sequential operations, maximum path length"
     shared.save_tables("table1", title, parts)
@@ -74,7 +74,7 @@ def _sizes(n, d):
 def measure(all_sizes):
     """Returns {name: array [2, sizes]}, milliseconds and MiB of each layer at each size."""
     seconds = SECONDS.value if SECONDS.value is not None else (0.1 if shared.QUICK.value else 0.5)
-    found = {}
+    costs = {}
     for row in TABLE_1:
         logging.info("Measuring %s", row.name)
         columns = []
@@ -83,8 +83,8 @@ def measure(all_sizes):
             columns.append((1e3 * fastest_time(traced, seconds), peak_memory(traced) / 2**20))
             del traced
             gc.collect()  # graphs are cycles
-        found[row.name] = np.array(columns).T
-    return found
+        costs[row.name] = np.array(columns).T
+    return costs
 
 
 def formula_rows(sizes):
@@ -105,14 +105,14 @@ def formula_rows(sizes):
     ]
 
 
-def exponent_rows(growing, found):
+def exponent_rows(growing, costs):
     """Exponents of the FLOPs, the time and the memory, in n and in d."""
     rows = []
     for row in TABLE_1:
         cells = {"Layer": row.name, "Formula": row.complexity}
         for letter, all_sizes in growing.items():
             flops = [row.flops(sizes) for sizes in all_sizes]
-            columns = flops, *found[letter][row.name]
+            columns = flops, *costs[letter][row.name]
             for kind, values in zip(("FLOPs", "time", "memory"), columns, strict=True):
                 exponent = fitted_exponent(_values(letter, all_sizes), values)
                 cells[f"{kind}, {letter}"] = round(exponent, 2)
@@ -124,17 +124,17 @@ def _values(letter, all_sizes):
     return [getattr(sizes, letter) for sizes in all_sizes]
 
 
-def value_rows(letter, all_sizes, found, which):
+def value_rows(letter, all_sizes, costs, which):
     """What was measured, a column for each size."""
     names = [f"{letter}={value}" for value in _values(letter, all_sizes)]
     return [
         {"Layer": layer}
         | {name: float(f"{x:.4g}") for name, x in zip(names, values[which], strict=True)}
-        for layer, values in found.items()
+        for layer, values in costs.items()
     ]
 
 
-def growth_figure(growing, found):
+def growth_figure(growing, costs):
     """Time and memory over n and over d, log-log."""
     figure = matplotlib.figure.Figure(figsize=(15.5, 8.6), layout="constrained")
     axes = figure.subplots(2, 2)
@@ -142,7 +142,7 @@ def growth_figure(growing, found):
     titles = "time in ms", "peak memory in MiB"
     for (which, title), (column, letter) in itertools.product(enumerate(titles), enumerate("nd")):
         axis, numbers = axes[which, column], _values(letter, growing[letter])
-        for (name, values), marker in zip(found[letter].items(), "os^vDXP*", strict=True):
+        for (name, values), marker in zip(costs[letter].items(), "os^vDXP*", strict=True):
             label = f"{name}  ({letter}^{fitted_exponent(numbers, values[which]):.2f})"
             axis.loglog(numbers, values[which], marker=marker, markersize=5, label=label)
         axis.set_xticks(numbers, [str(number) for number in numbers])

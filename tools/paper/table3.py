@@ -55,17 +55,17 @@ def main():
         "Parameters of the paper's rows": parameter_rows(),
         f"The sweep: widths × {size:.3g}, layers × {layers:.3g}": [],
     }
-    found = {}
+    results = {}
     for row in table3.ALL_ROWS:
         path = shared.in_output(f"table3/{row}")
-        found[row] = measured(path, configs[row])
-        if found[row] is None and row in wanted:
+        results[row] = measured(path, configs[row])
+        if results[row] is None and row in wanted:
             train_row(path, configs[row])
-            found[row] = measured(path, configs[row])
-    found = {row: result for row, result in found.items() if result}
+            results[row] = measured(path, configs[row])
+    results = {row: result for row, result in results.items() if result}
     title = list(parts)[-1]
-    parts[title] = [sweep_row(row, configs[row], found) for row in table3.ALL_ROWS]
-    parts["What agrees"] = agreement(found)
+    parts[title] = [sweep_row(row, configs[row], results) for row in table3.ALL_ROWS]
+    parts["What agrees"] = agreement(results)
     parts["How it was trained"] = (
         f"Validation split {corpus.data.validation_split!r} of "
         f"{corpus.data.folder or corpus.data.tfds}, {corpus.train.validation_sentences} sentences "
@@ -117,10 +117,10 @@ def parameter_rows():
     return rows
 
 
-def sweep_row(row, config, found):
+def sweep_row(row, config, results):
     """One line of Table 3: sizes, the paper's figures and those measured here."""
     model = TransformerConfig(**config.model)
-    perplexity, bleu = found.get(row, (None, None))
+    perplexity, bleu = results.get(row, (None, None))
     return {
         "Row": row,
         "N": model.num_encoder_layers,
@@ -141,13 +141,13 @@ def sweep_row(row, config, found):
     }
 
 
-def agreement(found):
+def agreement(results):
     """Compares, row by row, whether a change helps or harms as it does in the paper."""
     rows = []
-    for row in [row for row in found if row != "base" and row in TABLE_3 and "base" in found]:
+    for row in [row for row in results if row != "base" and row in TABLE_3 and "base" in results]:
         cells = {"Row": row}
         for place, (name, digits) in enumerate({"PPL": 3, "BLEU": 1}.items()):
-            here = found[row][place] - found["base"][place]
+            here = results[row][place] - results["base"][place]
             paper = round(TABLE_3[row][place] - TABLE_3["base"][place], 2)
             agrees = "yes" if here * paper > 0 else "no"
             cells[f"{name} − base"] = round(here, digits)

@@ -268,8 +268,8 @@ def decode(
 
     with ThreadPoolExecutor(parts) as pool:
         seconds = common.median_time(lambda: list(pool.map(run, ids)), repeats, lock=lock)
-        found = np.concatenate(list(pool.map(run, ids)))
-    tokens = int(np.count_nonzero(found[:, 0]))
+        outputs = np.concatenate(list(pool.map(run, ids)))
+    tokens = int(np.count_nonzero(outputs[:, 0]))
     assert tokens == batch * target, "an output ended before its time"
     return common.decoding_figures(seconds, tokens, batch, target)
 
@@ -301,7 +301,7 @@ def _shortlist(translator):
     lists, frequent = common.shortlist_table(translator.model.config.vocab_size)
     # A list that is shorter than the longest repeats its first target.
     width = max(map(len, lists))
-    table = np.array([(found + found[:1] * width)[:width] for found in lists], np.int32)
+    table = np.array([(row + row[:1] * width)[:width] for row in lists], np.int32)
     return Shortlist(table, np.array(frequent, np.int32), translator.tokenizer.fingerprint())
 
 
@@ -327,8 +327,8 @@ def text_file(model, input, output, batch, threads, parts):
     signature = tf.saved_model.load(model).signatures["serving_default"]
 
     def translate(lines):
-        found = signature(text=tf.constant(lines))["translation"]
-        return [text.decode() for text in found.numpy()]
+        texts = signature(text=tf.constant(lines))["translation"]
+        return [text.decode() for text in texts.numpy()]
 
     translate(["."])  # the graph's optimization, once for each process
     start = time.perf_counter()
