@@ -88,7 +88,7 @@ def beam_search(
             lengths, which cannot miss a better hypothesis but takes far more steps.
         reorder: function (state, parents int32 [batch, beams]) → state, see
             `SearchableModel.reorder`; by default it gathers all tensors, [batch, beams, ...].
-        constraint: `Constraint` on outputs, such as `RequiredTokens`, after a forced prefix; or
+        constraint: a condition on outputs, such as `RequiredTokens`, after a forced prefix; or
             None.
         records: values to record for each token, such as `TokenRecords`; None: no records.
         loop: how the steps run, such as `CompiledLoop()`; None: `SearchLoop`. A function that XLA
@@ -125,7 +125,7 @@ def beam_search(
         length_penalty=LengthPenalty.of(length_penalty),
         n_best_patience=n_best_patience,
         stopping_length_ratio=stopping_length_ratio,
-        constraint=constraint,
+        constraint=constraint or Constraint(),
         records=records,
     )
     if prefix_ids is None:
@@ -154,7 +154,7 @@ class _SearchState(NamedTuple):
     max_lengths: tf.Tensor  # integers [batch]
     prefix_ids: tf.Tensor  # integers [batch, prefix], how outputs must begin; 0: free
     model_state: Any  # the step function's, nest of tensors [batch, ...]
-    constraint_state: Any  # the constraint's; () without one
+    constraint_state: Any  # the constraint's
 
 
 class _Candidates(NamedTuple):
@@ -179,7 +179,7 @@ class _BeamSearch:
     length_penalty: LengthPenalty
     n_best_patience: float | None
     stopping_length_ratio: float | None
-    constraint: Constraint | None
+    constraint: Constraint
     records: Any
 
     def initial_state(self, bos_ids, max_lengths, prefix_ids, model_state):
@@ -202,9 +202,7 @@ class _BeamSearch:
             max_lengths=max_lengths,
             prefix_ids=prefix_ids,
             model_state=model_state,
-            constraint_state=(
-                () if self.constraint is None else self.constraint.initial_state(self.beams)
-            ),
+            constraint_state=self.constraint.initial_state(self.beams),
         )
 
     def advance(self, state):
@@ -235,9 +233,7 @@ class _BeamSearch:
             tokens, ends, candidates, length, state.constraint_state
         )
         model_state = self.reorder(model_state, _int32(parents))
-        constraint_state = ()
-        if self.constraint is not None:
-            constraint_state = self.constraint.advance(newest_ids, parents, state.constraint_state)
+        constraint_state = self.constraint.advance(newest_ids, parents, state.constraint_state)
         # 5. Sentences that were done keep their hypotheses.
         live, finished = _freeze(state.done, (live_before, finished_before), (live, finished))
         # 6. Sentences that nothing can improve are done.
@@ -261,37 +257,25 @@ class _BeamSearch:
         logits = tf.ensure_shape(logits, [None, static_vocab])  # [batch · beams, vocab]
         # Of each beam no more than k continuations can be among the best of the sentence.
         # [batch · beams, k], [batch · beams, k], [batch · beams, 1]
-        if self.constraint is None:
-            top, ids, normalizer = ops.top_k_log_softmax(logits, k)
-        else:
-            top, ids, normalizer = self.constraint.top_k(logits, k, state.constraint_state)
-            k = ids.shape[1]  # it may add some
+        top, ids, normalizer = self.constraint.top_k(logits, k, state.constraint_state)
+        k = ids.shape[1]  # more where a constraint adds some
         # [batch, beams, k]
         top, ids = (tf.reshape(x, [-1, beams, k]) for x in (top, ops.to_index(ids)))
-        # Forced tokens are the only continuations; 0 leaves all.
         forced = forced_ids(state.prefix_ids, state.num_steps)[:, tf.newaxis]  # [batch, 1]
-        is_first = [i == 0 for i in range(k)]
-        logits = tf.reshape(logits, [-1, beams, vocab])
-        forced_logits = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]
-        forced_logits = tf.where(is_first, forced_logits, NEG_INF)  # [batch, beams, k]
-        forced = forced[..., tf.newaxis]  # [batch, 1, 1]
-        top, ids = tf.where(forced > 0, forced_logits, top), tf.where(forced > 0, forced, ids)
+        top, ids = _force(forced, tf.reshape(logits, [-1, beams, vocab]), top, ids)
         log_probabilities = top - tf.reshape(normalizer, [-1, beams, 1])  # [batch, beams, k]
         if self.free_prefix:
-            certain = (forced > 0) & (state.num_steps < self.free_prefix)
-            certain_log_probabilities = tf.where(is_first, 0.0, NEG_INF)  # [k]
-            log_probabilities = tf.where(certain, certain_log_probabilities, log_probabilities)
+            certain = (forced[..., tf.newaxis] > 0) & (state.num_steps < self.free_prefix)
+            first = tf.where([i == 0 for i in range(k)], 0.0, NEG_INF)  # [k]
+            log_probabilities = tf.where(certain, first, log_probabilities)
         totals = state.live.log_probabilities[..., tf.newaxis] + log_probabilities
         totals = tf.reshape(totals, [-1, beams * k])  # [batch, beams · k]
         ids = tf.reshape(ids, [-1, beams * k])
         count = min(2 * beams, beams * k)
         # [batch, 2 · beams]
-        if self.constraint is None:
-            log_probabilities, index = tf.math.top_k(totals, count)
-        else:
-            log_probabilities, index = self.constraint.select(
-                totals, ids, count, state.constraint_state
-            )
+        log_probabilities, index = self.constraint.select(
+            totals, ids, count, state.constraint_state
+        )
         index = ops.to_index(index)  # in beams · k
         ids = tf.gather(ids, index, batch_dims=1)
         return _Candidates(ids, index // k, log_probabilities)
@@ -315,13 +299,9 @@ class _BeamSearch:
     def keep_live(self, tokens, ends, candidates, length, constraint_state):
         """Returns the live `Hypotheses`, newest ids and parents, [batch, beams] each."""
         log_probabilities = tf.where(ends, NEG_INF, candidates.log_probabilities)
-        # [batch, beams]
-        if self.constraint is None:
-            log_probabilities, index = tf.math.top_k(log_probabilities, self.beams)
-        else:
-            log_probabilities, index = self.constraint.keep(
-                log_probabilities, candidates, self.beams, constraint_state
-            )
+        log_probabilities, index = self.constraint.keep(
+            log_probabilities, candidates, self.beams, constraint_state
+        )  # [batch, beams]
         newest_ids, parents, (ids, records) = gather_beams(
             (candidates.ids, candidates.parents, tokens), index
         )
@@ -372,6 +352,18 @@ class _BeamSearch:
 
 def _int32(integers):
     return tf.cast(integers, tf.int32)
+
+
+def _force(forced, logits, top, ids):
+    """Returns logits `top` and `ids`, [batch, beams, k], in which forced tokens are the only ones.
+
+    `forced`, integers [batch, 1], are the tokens that must come next; 0: any.
+    """
+    k = ids.shape[2]
+    forced_logits = tf.gather(logits, forced, axis=2, batch_dims=1)  # [batch, beams, 1]
+    forced_logits = tf.where([i == 0 for i in range(k)], forced_logits, NEG_INF)
+    forced = forced[..., tf.newaxis]  # [batch, 1, 1]
+    return tf.where(forced > 0, forced_logits, top), tf.where(forced > 0, forced, ids)
 
 
 def _freeze(frozen, old, new):
