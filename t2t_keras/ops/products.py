@@ -122,6 +122,12 @@ class Products:
     def transpose(self, x, order):
         return tf.transpose(x, order)
 
+    def of_steps(self, matrices, output_matrices, dtype, precompute):
+        """Returns the `StepProducts` of a search; arguments as for `with_step_products`."""
+        large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
+        kind = PackedProducts if large else TransposedProducts
+        return kind(matrices, output_matrices, dtype, precompute)
+
 
 def merged_kernel(kernel, *low_rank):
     """Returns kernel + A B, a tensor in the dtype of the kernel; without LoRA the kernel."""
@@ -166,13 +172,7 @@ def with_step_products(*, matrices, output_matrices, dtype, precompute=compute_n
     """
     if not fast_forms() or not (matrices or output_matrices):
         return contextlib.nullcontext()
-    chosen = _products()
-    if isinstance(chosen, Int8Products):
-        products = chosen.of_steps([*(kernel for kernel, *_ in matrices), *output_matrices])
-    else:
-        large = sum(math.prod(kernel.shape) for kernel, *_ in matrices) >= _MIN_PACKED_WEIGHTS
-        kind = PackedProducts if large else TransposedProducts
-        products = kind(matrices, output_matrices, dtype, precompute)
+    products = _products().of_steps(matrices, output_matrices, dtype, precompute)
     return traced_with(dataclasses.replace(options(), products=products))
 
 
@@ -324,8 +324,9 @@ class Int8Products(Products):
         found = self._matrices.get(matrix)
         return int8.lookup(ids, found) if found else super().lookup(ids, matrix)
 
-    def of_steps(self, variables):
-        """Returns the products of a search's steps, which multiply with the list of variables."""
+    def of_steps(self, matrices, output_matrices, dtype, precompute):
+        del dtype, precompute
+        variables = [*(kernel for kernel, *_ in matrices), *output_matrices]
         return Int8StepProducts(self._matrices, variables)
 
 
