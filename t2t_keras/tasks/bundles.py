@@ -28,7 +28,7 @@ from t2t_keras.models.trainable_model import TrainableModel
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.settings import Settings
 from t2t_keras.tasks.requests import TEXT, RequestKind
-from t2t_keras.tasks.terms import require_terms_accepted
+from t2t_keras.tasks.terms import ask
 from t2t_keras.tasks.text_io import check_vocab_size, predict
 from t2t_keras.training.checkpoint_files import write_checkpoint
 from t2t_keras.training.checkpoints import weight_variables
@@ -171,11 +171,9 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
             return kept_function(self, key, graph, specs)(*inputs.values())
 
         on_gpu = ops.visible_device() == "gpu" and tf.executing_eagerly()
-        try:
-            return self.run_on_gpu(call) if on_gpu and self.requests[name].searches else call()
-        except tf.errors.InvalidArgumentError as error:
-            require_terms_accepted(error)
-            raise
+        if on_gpu and self.requests[name].searches:
+            return ask(self.run_on_gpu, call)
+        return ask(call)
 
     def run_on_gpu(self, call):
         """Returns call(), the outputs of a request that `searches`; see `SearchPredictor`."""

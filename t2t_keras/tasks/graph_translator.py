@@ -154,10 +154,9 @@ class GraphTranslator(SearchPredictor):
             n_best: int or int32 [], up to beam_size; samples do not read it.
             **options: further arguments of `find`. With some the search is no graph of its own.
         """
-        settings, constraint = self.settings, None
-        given = _lengths(prefix_ids)
-        if self.protection.reads_marks:
-            constraint = self.protection.constraint(source_ids, self.tokenizer)
+        settings, given = self.settings, _lengths(prefix_ids)
+        constraint = self.protection.constraint(source_ids, self.tokenizer)
+        if constraint is not None:
             given += tf.reduce_sum(constraint.counts, axis=1)
         max_lengths = tf.maximum(_lengths(source_ids), given) + settings.max_extra_tokens
         if settings.min_target_length:

@@ -73,6 +73,14 @@ class ByAlignment:
         """
         return translate_around(sentences, translate, align, *inputs, find_terms=find_terms)
 
+    def constraint(self, source_ids, tokenizer):
+        """Returns the `RequiredTokens` of translations, or None.
+
+        With placeholders each appears exactly as often as in the source, and no others appear.
+
+        Args: source_ids, int32 [batch, source]; tokenizer, the `Tokenizer` of the targets.
+        """
+
 
 class ByPlaceholders(ByAlignment):
     """Protection of spans by placeholders; placeholder_ids: range, at least one token."""
@@ -101,12 +109,6 @@ class ByPlaceholders(ByAlignment):
         return translate_around(numbered, translate_numbered, align, *inputs, find_terms=find_terms)
 
     def constraint(self, source_ids, tokenizer):
-        """Returns the `RequiredTokens` of translations.
-
-        Each placeholder appears exactly as often as in the source, and no others appear.
-
-        Args: source_ids, int32 [batch, source]; tokenizer, the `Tokenizer` of the targets.
-        """
         ids = tf.constant([*self._ids])
         equal = source_ids[:, tf.newaxis] == ids[:, tf.newaxis]  # [batch, placeholders, source]
         counts = tf.math.count_nonzero(equal, axis=2, dtype=tf.int32)

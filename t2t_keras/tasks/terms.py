@@ -340,14 +340,9 @@ def ask(graph, *inputs, **named):
     try:
         return graph(*inputs, **named)
     except tf.errors.InvalidArgumentError as error:
-        require_terms_accepted(error)
-        raise
-
-
-def require_terms_accepted(error):
-    """Raises InputError if an InvalidArgumentError of a graph is that it refuses the terms."""
-    sentence = re.search(r"terms .*\.(?=\])", error.message)
-    if sentence is not None:
+        sentence = re.search(r"terms .*\.(?=\])", error.message)
+        if sentence is None:
+            raise
         raise InputError(sentence[0]) from error
 
 
