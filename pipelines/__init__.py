@@ -1,4 +1,4 @@
-"""The binaries: prepare, train, average, evaluate, translate, visualize, export, serve.
+"""The commands; `commands.py` lists them.
 
 Start with `app.py` (flags, errors, exit codes), `fields.py` (the fields of a config),
 `experiment.py` (from a config to a model) and `workdir.py` (the folder of a run). A command defines

@@ -49,8 +49,8 @@ def given(holders):
 def define_decoding(without=(), ensembles=True):
     """Defines --checkpoint, and flags of all settings of searches and of kNN-MT.
 
-    They are the fields of config.decode and config.knn, but those in `without`, and
-    `max_source_length`. Returns {name: `FlagHolder`}; the names are arguments of `load_predictor`.
+    They are all fields of config.decode and config.knn except `without`, and `max_source_length`.
+    Returns {name: `FlagHolder`}; the names are arguments of `load_predictor`.
     """
     fields = {name: x for parts in FIELDS.values() for name, x in parts["decode"].items()}
     fields |= {f"knn_{name}": field for name, field in FIELDS["translation"]["knn"].items()}

@@ -36,13 +36,13 @@ SPLIT = flags.DEFINE_string(
     "split", "test", "Split of the run's corpus: train, validation, test, or another of its names."
 )
 SOURCE = app.define_path(
-    "source", "Text file to translate, a line each, plain or .gz; default: --split is translated."
+    "source", "Text file to translate or classify, a line each, plain or .gz; default: --split."
 )
 REFERENCE = app.define_path(
     "reference",
-    "Reference translations of --source, line by line, one for each time the flag is given; for "
-    "parsing the trees and for a language model the texts, without --source; default: those of "
-    "--split.",
+    "File of reference translations of --source, line by line; several references: the flag "
+    "several times; for classification of labels, a line each. Without --source: trees for "
+    "parsing, texts for a language model. Default: those of --split.",
     several=True,
 )
 TOKENIZE = flags.DEFINE_string(

@@ -108,7 +108,7 @@ def _shortlist(workdir, translator, k):
     except InputError as error:
         if kept is None:
             raise InputError(f"--shortlist: {error}, or leave --shortlist out") from error
-        logging.warning("%s: scores have the cost of a token that it was saved with", path)
+        logging.warning("%s: no training shards, so scores use its saved cost of a token", path)
         return kept
     if kept is not None:
         return kept.measured(shards, translator)

@@ -159,7 +159,7 @@ class Languages:
         "et al. 2019); 1: all corpora joined, 5: more of the small ones.",
     )
     placeholders: int = setting(
-        0, _PLACEHOLDERS, "Tokens of `model.vocab_size` for protected spans of documents; 0: none."
+        0, _PLACEHOLDERS, "Ids of `model.vocab_size` for protected spans of documents; 0: none."
     )
     placeholder_fraction: float = setting(
         0.2, _SHARE, "Fraction of the training pairs that teach the placeholders, if there are any."

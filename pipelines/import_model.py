@@ -81,7 +81,9 @@ def main():
         translator = load_pretrained(FROM.value, SOURCE_SPM.value, TARGET_SPM.value, TEMPLATE.value)
     if VOCABULARY.value:
         if not isinstance(translator, Translator):
-            raise InputError(f"--vocabulary is for translation, and --from={FROM.value} is not.")
+            raise InputError(
+                f"--from={FROM.value} is no translation model: leave --vocabulary out."
+            )
         translator = change_vocabulary(translator, load_tokenizer(VOCABULARY.value))
     with new_version(path) as folder:  # it appears under its name when it is complete
         Workdir(folder).save_config(make_config(translator))

@@ -2,7 +2,7 @@
 
 This module exports the names that most users need; `layers` and `models` contain the parts for your
 own models. Everything else is in the subpackages `data`, `training`, `decoding`, `tasks`,
-`evaluation`, `interop` and `serving`.
+`evaluation`, `interop`, `serving` and `analysis`.
 """
 
 from t2t_keras import errors, layers, models  # errors refuse Keras's other backends

@@ -196,7 +196,7 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 EXPORT_DEVICES = ("cpu", "gpu")
 LANGUAGE_TEMPLATES = ("m2m100", "small100")
 MAX_PLACEHOLDERS = 63
-"""The marks U+E001 to U+E03F have the same first two bytes."""
+"""The most placeholders of a vocabulary: their marks, U+E001 to U+E03F, share two bytes."""
 
 BEAMS = Range(1, 4_096, whole=True)
 COUNT = Range(1, 1_000_000, whole=True)

@@ -217,7 +217,7 @@ class Tokenizer(tf.Module):
         return hashlib.sha256(content).hexdigest()
 
     def save(self, directory: StrPath) -> None:
-        """Writes a folder for `load_tokenizer`; raises InputError if it is another program's."""
+        """Writes a folder for `load_tokenizer`; raises InputError for another program's."""
         directory = local_path(directory)
         _require_own(os.path.join(directory, DESCRIPTION_FILE))
         write_file(os.path.join(directory, self.model_file), self.model_bytes)

@@ -35,7 +35,7 @@ class Batcher(abc.ABC):
                 padding and left out.
             seed: shuffles the batches of each shard of `PAIRS_PER_SHARD` pairs, in another order at
                 each iteration. As with `tf.data.Dataset.shuffle`, the orders also depend on
-                `tf.random.set_seed`. None keeps the order of lengths.
+                `tf.random.set_seed`. None: the same order each time, by `LengthBuckets` of lengths.
 
         Returns:
             `(inputs, labels, weights)`, every pair once; see `make_batch`.
@@ -64,7 +64,7 @@ class Batcher(abc.ABC):
         """Batches shards, `(RaggedPairs, seed int64 [2])`, to `(inputs, labels, weights)`.
 
         Args:
-            shuffle: True for a shard's batches in random order, False in order of lengths.
+            shuffle: True for a shard's batches in random order, False in a fixed order.
             skip: number of batches to leave out; they are never made.
         """
 
@@ -143,8 +143,8 @@ class LengthBuckets(Batcher):
         tokens_per_batch: maximum tokens of a batch on either side, padding included. A longer pair
             makes its own batch.
         batch_multiple: the number of pairs of a batch is a multiple of this, such as the number of
-            replicas, if the budget has room for it; with `bucket_lengths` always, so that all
-            replicas have the same shape.
+            replicas, if the budget has room for it and the shard enough pairs; with
+            `bucket_lengths` always, so that all replicas have the same shape.
         bucket_lengths: tuple of the only shapes of rows, (source, target), or one int for both
             sides; each at least as long as the one before. `bucket_shapes.bucket_shapes` chooses
             them. None: the lengths of the pairs.

@@ -39,8 +39,8 @@ class TFDSCorpus:
     """A translation dataset of TensorFlow Datasets.
 
     Args:
-        name: its TFDS name, such as `wmt14_translate/de-en`, `ted_hrlr_translate/ru_to_en`, or of
-            a module that you have imported.
+        name: its TFDS name, such as `wmt14_translate/de-en` or `ted_hrlr_translate/ru_to_en`. Your
+            own dataset's module must be imported.
         source_language, target_language: the features to translate from and into, such as `en`.
         data_dir: folder of TFDS's files; None: TFDS's default.
 

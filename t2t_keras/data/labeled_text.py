@@ -48,7 +48,9 @@ class LabelEncoder:
         self.names = as_strings(names, "labels")
         self._forms = list(map(nfc, self.names))
         if len(self.names) < 2 or len(set(self._forms)) < len(self.names) or not all(self.names):
-            raise InputError(f"labels are {self.names}: give two or more, all different.")
+            raise InputError(
+                f"labels are {self.names}: give two or more names, all different and none empty."
+            )
         self._table = lookup_table(self._forms, tf.range(len(self.names)), -1)
 
     def encode(self, texts: Array) -> tf.RaggedTensor:
@@ -180,7 +182,7 @@ class LabeledTFDS(TFDSCorpus):
     """A labeled dataset of TensorFlow Datasets, such as `imdb_reviews`.
 
     Args:
-        labels: the names of the dataset's own classes, in any order.
+        labels: of the names of the dataset's own classes, in any order.
         text, label: the features that hold a text and its class.
 
     Raises:

@@ -75,8 +75,11 @@ def write_shards(
         target_tokenizer: tokenizer of the targets if their vocabulary differs, such as
             `LabelEncoder`; None: `tokenizer`.
 
+    Returns:
+        The `FilterReport` of the split.
+
     Raises:
-        InputError: if no pair is left.
+        InputError: if no pair is left, or the split's folder holds other files than token shards.
     """
     encoder = BlockEncoder(tokenizer, filters, target_tokenizer)
     return write_examples(corpus.examples(split), encoder, directory, split, shards, progress)

@@ -52,9 +52,9 @@ def train_tokenizer(
         lines: iterable of str or bytes, read once. Bytes that are not UTF-8 are skipped, as are
             blank lines; a lone surrogate in a str counts as U+FFFD. Lines may have any length.
         vocab_size: number of ids, the four special ones and 256 for bytes included.
-        languages: codes of the languages of one model, such as `["de", "en"]`. The last ids are
-            their tokens, and no text is encoded as one of them. The token of the target language
-            is put before each source (Johnson et al. 2017). None for a bilingual model.
+        languages: codes of the languages of one model, such as `["de", "en"]`. The last ids before
+            the placeholders are their tokens, and no text is encoded as one of them. The token of
+            the target language is put before each source (Johnson et al. 2017). (): one direction.
         placeholders: tokens for protected spans after all others, up to 63; see `placeholders.py`.
             They count in vocab_size as well.
 

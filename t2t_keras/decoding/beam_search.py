@@ -63,7 +63,7 @@ def beam_search(
         step: function (ids int32 [batch, beams], state) → (logits [batch, beams, vocab], state)
             that reads the newest token of each hypothesis, see `SearchableModel.step`; a vocab that
             is not known statically is at least 2 · beam_size.
-        state: nest of tensors [batch, ...], the step function's state before the first token. A
+        state: nest of tensors [batch, ...] and scalars, the state before the first token. A
             step must read a sentence only from it, since finished sentences leave the batch. A
             dimension that is statically 0 may grow by the steps.
         bos_ids: int32 [batch], the tokens that the first step reads; not part of the output.
@@ -74,8 +74,8 @@ def beam_search(
         length_penalty: α of ((5 + length) / 6)^α, of either sign, or a `LengthPenalty`; the
             end counts as length, the begin does not.
         n_best: up to beam_size, number of hypotheses for each sentence: an int, or int32 [] if it
-            is known only at run time. Then there are beam_size of them, the first n_best as for an
-            int.
+            is known only at run time. With a tensor the result has beam_size of them; the first
+            n_best are those of an int.
         prefix_ids: int32 [batch, prefix] or None, the forced beginning of each output; 0 leaves a
             position free. Forced tokens count in log P with their true probability.
         free_prefix: number of first positions at which forced tokens have log P 0, because they are
@@ -100,7 +100,8 @@ def beam_search(
         live hypotheses follow without an end.
 
     Raises:
-        InputError: if a setting is out of its range; n_best is at most beam_size.
+        InputError: if a setting is out of its range (n_best is at most beam_size), or in a function
+            that XLA compiles.
 
     Example:
         >>> state = model.initial_state(model.encode(source_ids), beams=4)

@@ -16,7 +16,8 @@ class SearchableModel(Protocol):
     """Protocol of a model that predicts the next token for a search.
 
     A search calls `encode` once, `initial_state` once, and then `step` and `reorder` in turn.
-    Memory and state are nests of tensors [batch, ...], so that a search can drop sentences.
+    Memory and state are nests of tensors [batch, ...], from which a search may drop sentences, and
+    of scalars, which it keeps.
     """
 
     @property

@@ -19,7 +19,7 @@ class TokenRecords(NamedTuple):
     """
 
     sums: tf.Tensor  # float32 [batch, hypotheses, length], log P of all tokens up to each one
-    # `ops.index_dtype` [batch, hypotheses, length], when each token was predicted
+    # `ops.index_dtype` [batch, hypotheses, length], the position attended to for each token
     sources: tf.Tensor
 
     @classmethod

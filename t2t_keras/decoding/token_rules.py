@@ -54,7 +54,7 @@ class NoRepeatedNgrams:
 
 @dataclasses.dataclass(frozen=True)
 class MinLength:
-    """Forbids the end before an output has some tokens."""
+    """Forbids the end before an output has `length` tokens."""
 
     length: int  # tokens before the end
     eos_id: int

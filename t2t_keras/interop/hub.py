@@ -54,13 +54,14 @@ def load(folder: StrPath) -> Any:
     Nothing in a folder or in a model's files is run as code.
 
     Args:
-        folder: a folder that `save` wrote, or the workdir of a training, whose newest weights are
-            loaded, averaged ones first, without kNN-MT. Where there is no such folder,
-            "OWNER/NAME", a MarianMT (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model: the first call
-            downloads it, which needs the extra `pretrained`.
+        folder: a folder that `save` wrote, or the workdir of a training, whose weights of the
+            newest step are loaded: EMA, average or checkpoint, without kNN-MT. Where there is no
+            such folder, "OWNER/NAME", a MarianMT (OPUS-MT), M2M-100, NLLB-200 or SMaLL-100 model:
+            the first call downloads it, which needs the extra `pretrained`.
 
     Returns:
-        `Translator`, `Parser`, `Classifier`, or a `Predictor` of your own whose module is imported.
+        `Translator`, `TextGenerator`, `Parser`, `Classifier`, or a `Predictor` of your own whose
+        module is imported.
 
     Raises:
         InputError: if the folder is not one of these, or is damaged; or if there is no such model,
@@ -119,7 +120,7 @@ def _hub(name):
     except ImportError as error:
         raise InputError(
             f"{name} is downloaded by huggingface_hub: install the extra pretrained, by pip "
-            "install '.[pretrained]'."
+            "install 't2t_keras[pretrained]'."
         ) from error
     for client in ("httpx", "httpx2"):  # which log every request
         logging.getLogger(client).setLevel(logging.WARNING)
@@ -202,7 +203,7 @@ def _weights_of(place, sizes):
         if name == "pytorch_model.bin" and importlib.util.find_spec("torch") is None:
             raise InputError(
                 f"{place} has its weights in {name} alone, which only PyTorch reads: install the "
-                "extra torch, by pip install '.[torch]'."
+                "extra torch, by pip install 't2t_keras[torch]'."
             )
         return [file for file in files if file in sizes]
     raise InputError(f"{place} has none of {', '.join(WEIGHTS)}: such weights are not read.")
@@ -245,7 +246,7 @@ def _cached(hub, name, error):
         return hub.snapshot_download(name, local_files_only=True, allow_patterns=names)
     raise InputError(
         f"{name} is in the cache in part, and the hub {hub.constants.ENDPOINT} cannot be asked "
-        f"({reason}): start again with the network, and the download goes on."
+        f"({reason}): start again with the network, and the download resumes."
     ) from error
 
 

@@ -54,9 +54,10 @@ def load_m2m100(folder: StrPath, template: str | None = None) -> Translator:
 
     Args:
         folder: a folder as `save_pretrained` of Hugging Face writes it: config.json,
-            model.safetensors or pytorch_model.bin, also in shards, sentencepiece.bpe.model, for
-            M2M-100 vocab.json, and if there are any generation_config.json,
-            tokenizer_config.json, special_tokens_map.json, tokenizer.json, added_tokens.json.
+            model.safetensors, tf_model.h5 or pytorch_model.bin, also in shards,
+            sentencepiece.bpe.model, for M2M-100 vocab.json, and if there are any
+            generation_config.json, tokenizer_config.json, special_tokens_map.json, tokenizer.json,
+            added_tokens.json.
         template: "m2m100" (source and target each begin with their own language) or "small100"
             (the source begins with the target language); None: "small100" if the folder contains
             tokenization_small100.py or names its tokenizer, else "m2m100".

@@ -56,9 +56,9 @@ def load_marian(folder: StrPath) -> Translator:
 
     Args:
         folder: a folder as `save_pretrained` of Hugging Face writes it: config.json,
-            model.safetensors or pytorch_model.bin, source.spm, target.spm, vocab.json, and if
-            there are any generation_config.json, tokenizer_config.json, target_vocab.json,
-            special_tokens_map.json.
+            model.safetensors, tf_model.h5 or pytorch_model.bin, also in shards, source.spm,
+            target.spm, vocab.json, and if there are any generation_config.json,
+            tokenizer_config.json, target_vocab.json, special_tokens_map.json.
 
     Returns:
         `Translator` with the search that the folder describes.

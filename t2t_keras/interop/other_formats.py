@@ -50,7 +50,7 @@ def explain(folder):
     cache = folder / ".cache" / "huggingface" / "download"  # of hf download --local-dir
     for place in (folder, cache):
         for file in _found(place, _UNFINISHED):
-            return f"{file.name} is the part of a file: start its download again, which goes on"
+            return f"{file.name} is the part of a file: start its download again, which resumes"
     for patterns, what, advice in _KINDS:
         for file in _found(folder, patterns):
             return f"{file.name} shows that it is {what}: {advice}"

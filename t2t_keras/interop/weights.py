@@ -263,7 +263,7 @@ def read_torch(path):
     except ImportError as error:
         raise InputError(
             f"{path} can be read with PyTorch only: install the extra torch (pip install "
-            "'.[torch]'), or save the model as model.safetensors."
+            "'t2t_keras[torch]'), or save the model as model.safetensors."
         ) from error
     try:
         tensors = torch.load(os.fspath(path), map_location="cpu", weights_only=True)

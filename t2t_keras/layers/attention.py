@@ -105,7 +105,7 @@ class Softmax:
     """Attention weights of scores: exp(score) / Σ exp(score) over the allowed keys.
 
     Scores are [..., query, key], of any floating type; the mask, bool, is broadcastable to them;
-    None allows all. The weights are float32, rows that sum to 1.
+    None allows all. The weights are float32, or float64 as the scores; rows sum to 1.
 
     Example:
         >>> layers.Softmax()(tf.zeros([1, 4]), mask=np.array([[True, True, False, False]])).numpy()
@@ -152,6 +152,9 @@ class ScaledDotProductAttention(SequenceLayer):
 
     Returns:
         Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
+
+    Raises:
+        InputError: if the mask is not broadcastable to the scores.
 
     Example:
         >>> query, key, value = (tf.random.normal([2, 4, length, 8]) for length in (5, 7, 7))
@@ -306,6 +309,10 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     Returns:
         [batch, length, model_dim]; with it, if asked for, float32 [batch, heads, query, key].
 
+    Raises:
+        InputError: if a size is below 1, positions do not act in attention, or a mask has another
+            shape or kind.
+
     Example:
         >>> x = keras.layers.Embedding(100, 32, mask_zero=True)(np.array([[5, 8, 2, 0]]))
         >>> layer = layers.MultiHeadSelfAttention(num_heads=4, key_dim=8)
@@ -435,6 +442,10 @@ class MultiHeadCrossAttention(MultiHeadAttention):
 
     Returns:
         [batch, target, model_dim]; with it, if asked for, float32 [batch, heads, target, source].
+
+    Raises:
+        InputError: if a size is below 1, a mask has another shape or kind, or only one of x and
+            memory has segments.
 
     Example:
         >>> x, memory = tf.random.normal([2, 5, 32]), tf.random.normal([2, 7, 32])

@@ -126,7 +126,7 @@ class Linear(Rematerialized, keras.layers.Dense):
         store["lora_a"], store["lora_b"] = self.lora_kernel_a, self.lora_kernel_b
 
     def load_own_variables(self, store: dict) -> None:
-        """Loads kernel and bias; with LoRA of the same rank, also A and B, so that it goes on.
+        """Loads kernel and bias; with LoRA of the same rank, also A and B, for resuming.
 
         The kernel in a file has A B in it. Weights without LoRA, or of another rank, become the
         kernel, with B zero and A as it is.
@@ -266,6 +266,9 @@ class LayerNorm(SequenceLayer):
     x is [..., model_dim], of any floating type; the computation is in float32, the result in the
     compute dtype. ε is `epsilon`.
 
+    Raises:
+        InputError: if epsilon is not above 0.
+
     Example:
         >>> layers.LayerNorm()(tf.constant([[1.0, 3.0, 5.0, 7.0]])).numpy().round(2)
         array([[-1.34, -0.45,  0.45,  1.34]], dtype=float32)
@@ -296,7 +299,7 @@ class Dropout(Rematerialized, keras.layers.Dropout):
     Args: as for the Keras layer, rate and seed; noise_shape is None.
 
     Raises:
-        InputError: if rate is not of at least 0 and less than 1, or noise_shape is given.
+        InputError: if rate is below 0, or 1 or more, or if noise_shape is given.
 
     Example:
         >>> float(tf.reduce_max(layers.Dropout(0.5)(tf.ones([9, 9]), training=True)))

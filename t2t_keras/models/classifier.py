@@ -151,6 +151,10 @@ class TransformerClassifier(TrainableModel):
 
     def call(self, inputs: tf.Tensor | dict, training: bool | None = None) -> tf.Tensor:
         del training  # Keras hands it to the layers
+        if isinstance(inputs, dict) and "source_ids" not in inputs:
+            raise InputError(
+                f"inputs are {list(inputs)}: give ids [batch, length], or a dict of source_ids."
+            )
         ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
         require_sequences(ids)
         self.require_in_range(inputs)

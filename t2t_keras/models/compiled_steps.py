@@ -145,7 +145,7 @@ class DefaultSteps(CompiledSteps):
                 is_lost = batches is None and isinstance(error, tf.errors.OpError)
                 lost = "; one batch was not trained on" * is_lost
                 logging.info(
-                    "Training goes on without XLA, which cannot do this%s: %s", lost, reason
+                    "Training continues without XLA, which cannot compile it%s: %s", lost, reason
                 )
                 return logs
             self._warn_of_shapes()

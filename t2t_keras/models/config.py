@@ -32,7 +32,7 @@ class TransformerConfig:
     Args: the fields below.
 
     Raises:
-        InputError: if a value is out of its range.
+        InputError: if a value is out of its range, or two fields contradict each other.
 
     Example:
         >>> config = t2t.TransformerConfig.base(vocab_size=32_000, norm="pre")

@@ -28,8 +28,9 @@ class Ensemble(CombinedModel):
         mean: "probabilities", (1 / n) · Σ P_i(y); or "log_probabilities", P(y) ∝ Π P_i(y)^(1/n),
             in which one member can make a token unlikely.
 
-    Call arguments are as for `Transformer`. It returns log P of the next token, float32 [batch,
-    target, vocab_size]; with it, if asked for, the `AttentionWeights` of the first member.
+    Call arguments are inputs and return_attention_weights, as for `Transformer`. It returns log P
+    of the next token, float32 [batch, target, vocab_size]; with it, if asked for, the
+    `AttentionWeights` of the first member.
 
     Raises:
         InputError: if there is no member, a member is another kind of model or overrides `call`

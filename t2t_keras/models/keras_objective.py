@@ -29,7 +29,8 @@ def keras_objective(model, micro_batch, training=True):
         if divisor is not None:
             return total + penalties(model, divisor), divisor, logits
     if parts > 1 and (has_own_loss or model.loss is not None):
-        where = "micro_batches above 1" if model.micro_batches > 1 else "several devices"
+        by_rows = training and model.micro_batches > 1
+        where = "micro_batches above 1" if by_rows else "several devices"
         raise InputError(
             f"The loss returns one number for a batch, or none, so {where} cannot weight the parts "
             "by their tokens: give `compile` a loss that returns one number for each row or token, "

@@ -45,8 +45,9 @@ class KNNTransformer(CombinedModel):
             model_dim bytes for each sentence of a batch. Reading them takes most of the additional
             time of kNN-MT.
 
-    Call arguments are as for the model. It returns log P of the next token, float32 [batch, target,
-    vocab_size]; with it, if asked for, the model's `AttentionWeights`.
+    Call arguments are inputs and return_attention_weights, as for the model. It returns log P of
+    the next token, float32 [batch, target, vocab_size]; with it, if asked for, the model's
+    `AttentionWeights`.
 
     Raises:
         InputError: if a setting is out of its range or replaced, or the datastore does not fit the

@@ -39,11 +39,14 @@ class TransformerLM(TokenModel):
                 the number of each position's text, from 1, and each position within its text,
                 from 0.
         training: whether to apply dropout; `fit` passes True.
-        return_attention_weights, return_hidden: as for `Transformer`, whose errors are raised.
+        return_attention_weights, return_hidden: as for `Transformer`.
 
     Returns:
         Logits of the next token, float32 [batch, length, vocab_size]; with them, if asked for,
         float32 [batch, layers, heads, length, length].
+
+    Raises:
+        InputError: as for `Transformer`, or if inputs contain source_ids.
 
     Example:
         >>> tokenizer = t2t.train_tokenizer("wordpiece", ["a house", "a dog"] * 9, vocab_size=280)
@@ -96,7 +99,7 @@ class TransformerLM(TokenModel):
         return output, attention.full_weights(weights, tf.shape(hidden)[1])
 
     def encode(self, prompt_ids: tf.Tensor) -> tf.Tensor:
-        """Returns what a search must know of prompts, int32 [batch, length]: only their number."""
+        """Returns the number of prompts, ids int32 [batch, length]; a search needs no more."""
         return tf.shape(prompt_ids)[0]
 
     def initial_state(self, batch: int | tf.Tensor, beams: int) -> DecoderState:

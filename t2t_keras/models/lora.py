@@ -65,7 +65,7 @@ def merge_lora(model: keras.Model) -> Any:
     It is of the same class, and the `model` itself if it has no LoRA.
 
     Raises:
-        InputError: for a model that is neither `Transformer` nor `TransformerClassifier`.
+        InputError: for a model with LoRA that is not one of this library's trainable models.
 
     Example:
         >>> model = t2t.Transformer(t2t.TransformerConfig.tiny(vocab_size=100))

@@ -8,7 +8,7 @@ from t2t_keras.layers.basic import Linear, has_form
 
 
 class CombinedModel(keras_compat.SavedSignature, keras.Model):
-    """Base of a model that searches instead of its trained `members`, whose results it combines.
+    """Base of a model that combines the predictions of trained `members` in a search.
 
     Its settings, `fixed`, are set once: a search's graphs hold them.
     """

@@ -44,8 +44,10 @@ class TrainableModel(
         parallel_micro_batches: int, how many of them may run at the same time.
 
     Raises:
-        InputError: by `fit`, if either is less than 1; by `compile`, for a loss of probabilities,
-            and for one that defines nothing but `from_hidden` anew if its step needs logits.
+        InputError: by the constructor, under ParameterServerStrategy; by `fit`, if either is less
+            than 1, or class_weight is given for sequences; by `compile`, for float16 weights,
+            another jit_compile, a loss or metric of probabilities, or a loss that defines nothing
+            but `from_hidden` anew if its step needs logits.
 
     Example:
         >>> model.micro_batches = 8

@@ -58,7 +58,7 @@ class ConfiguredLayer(MaskedLayer):
 class EncoderLayer(ConfiguredLayer):
     """Self-attention, then a feed-forward network, each in its residual connection.
 
-    With a causal attention it is the layer of a decoder alone, as in a language model.
+    With `causal` it is the layer of a decoder-only model, such as a language model.
 
     Call arguments and results are as for `MultiHeadSelfAttention`, x being [batch, source,
     model_dim].
@@ -117,7 +117,7 @@ class Encoder(ConfiguredLayer):
 
     N is `num_encoder_layers` of the config, of a causal stack `num_decoder_layers`. Arguments and
     results are as for `EncoderLayer`; weights are of all layers, [batch, layers, heads, source,
-    source].
+    source]. With `attention_window` they come in blocks, see `LocalSelfAttention`.
 
     Example:
         >>> encoder = t2t.models.Encoder(t2t.TransformerConfig.tiny(vocab_size=100))
@@ -384,16 +384,18 @@ class Transformer(TokenModel):
             source_positions, target_positions: of the same shapes, if rows contain several pairs:
                 each position within its pair, from 0.
         training: whether to apply dropout; `fit` passes True.
+        return_attention_weights: whether to return the `AttentionWeights` as well.
         return_hidden: whether to return the decoder's output, [batch, target, model_dim], instead
             of the logits.
 
     Returns:
-        Logits of the next token, float32 [batch, target, vocab_size]; with them, if asked for by
-        `return_attention_weights`, the `AttentionWeights`.
+        Logits of the next token, float32 [batch, target, vocab_size]; with them, if asked for, the
+        `AttentionWeights`.
 
     Raises:
-        InputError: if the config is invalid, sequences have length 0, or ids or labels that `fit`,
-            `evaluate`, `predict` or a call can see are outside of the vocabulary.
+        InputError: if the config is invalid, sequences have length 0 or more than the learned
+            positions, or ids or labels are outside of the vocabulary. Ids are not checked in a
+            graph of your own, nor in a step on several GPUs.
 
     Example:
         >>> config = t2t.TransformerConfig.tiny(vocab_size=1000)

@@ -142,7 +142,7 @@ def _require_form(config):
         raise InputError(
             f"num_heads, key_dim and value_dim are {config.num_heads}, {config.key_dim} and "
             f"{config.value_dim}: in CTranslate2 both widths are model_dim / num_heads, here "
-            f"{config.model_dim} / {config.num_heads}."
+            f"{config.model_dim} / {config.num_heads}; export a SavedModel instead."
         )
 
 

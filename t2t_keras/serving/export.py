@@ -1,4 +1,4 @@
-"""Export of a translator, parser or classifier as a SavedModel for a model server.
+"""Export of a predictor, such as a translator, as a SavedModel for a model server.
 
 Start with `export_saved_model`: it traces the signatures, saves them into a temporary folder, adds
 warm-up requests and batching parameters, verifies the files in a clean process, and renames the
@@ -66,16 +66,16 @@ def export_saved_model(
     verify: bool = True,
     shortlist: Shortlist | None = None,
 ) -> None:
-    """Writes a translator, its tokenizer included, as a SavedModel. LoRA is merged.
+    """Writes a predictor, its tokenizer included, as a SavedModel. LoRA is merged.
 
-    Its signatures run the graph of the translator, with its beam size, length penalty and maximum
+    Its signatures run the graph of the predictor, with its beam size, length penalty and maximum
     lengths. The folder appears under its name when it is complete and a clean process has loaded it
-    and given the translator's answers, so that a model server that watches its parent never sees an
-    incomplete or broken version. If the name is a version number, a model config and batching
+    and given the predictor's answers, so that a model server that watches its parent never sees an
+    incomplete or broken version. If its name is a version number, a model config and batching
     parameters for the server are written next to it if they are missing.
 
     Args:
-        predictor: `Translator`, `Parser` or `Classifier`.
+        predictor: `Translator`, `TextGenerator`, `Parser` or `Classifier`.
         directory: folder to make, usually a version number inside the model's folder.
         signatures: names in the predictor's table of requests; None: all that are not `on_request`.
         precision: `float32`; `bfloat16` to store matrices in half the bytes, which are cast to
@@ -94,9 +94,10 @@ def export_saved_model(
             each token.
 
     Raises:
-        InputError: if the folder exists and is not empty, cannot be written, or an option is out of
-            its range.
-        VerificationError: if the SavedModel's answers differ from the translator's.
+        InputError: if the folder exists and is not empty or cannot be written, an option is out of
+            its range, weights are not finite, or the model has no int8 form.
+        VerificationError: if the SavedModel does not load, or its answers differ from the
+            predictor's.
 
     Example:
         >>> t2t.export_saved_model(translator, "export/1")
@@ -146,7 +147,8 @@ def export_saved_model(
         except (tf.errors.OpError, OSError) as error:
             raise InputError(
                 f"the export {directory} could not be written ({reason_of(error)}); "
-                "nothing was published: make room on the disk and export again."
+                "nothing was published: correct this, for example by making room on the disk, and "
+                "export again."
             ) from error
         if process:
             requests = read_warmup(folder) or requests

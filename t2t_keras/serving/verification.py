@@ -376,9 +376,10 @@ class Distance(NamedTuple):
         too_few = lines and self.lines >= _MIN_LINES and self.equal < _MIN_EQUAL_SHARE
         if too_few or not self.score_difference <= limit:
             raise VerificationError(
-                f"in int8 {self.equal:.0%} of {self.lines} lines have the answer of float32, and "
-                f"their scores differ by {self.score_difference:.3g}, where {limit} is the limit: "
-                "nothing was published; export in bfloat16 or float32."
+                f"in int8 {self.equal:.0%} of {self.lines} lines have the answer of float32 (of 10 "
+                f"or more of yours at least {_MIN_EQUAL_SHARE:.0%} must), and scores differ by "
+                f"{self.score_difference:.3g}, where {limit} is the limit: nothing was published; "
+                "export in bfloat16 or float32."
             )
 
 

@@ -47,7 +47,7 @@ _PARTS = {"model", "tokenizer", "settings"}
 
 
 class Predictor(keras_compat.SavedSignature, tf.Module):
-    """A model with a tokenizer, from text to answers; base of `Translator`, `Parser`, `Classifier`.
+    """A model with a tokenizer, from text to answers; base of `Translator` and others.
 
     Model, tokenizer and settings may be replaced at any time; the next call then traces new graphs.
     Each setting is also an attribute: `translator.beam_size = 8` replaces `translator.settings`. A
@@ -216,8 +216,8 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         The folder appears under its name when it is complete. LoRA is merged into the weights.
 
         Raises:
-            InputError: if the folder exists and is not empty, or the model is not one of this
-                library's own classes.
+            InputError: if the folder exists and is not empty, or the model's class is not exactly
+                `model_type`: it is an ensemble, kNN-MT or a subclass.
 
         Example:
             >>> translator.save("translator")

@@ -44,7 +44,7 @@ _ACCELERATOR = re.compile(r"(?<![&_~])[&_~](?=[^\W\d_])")
 
 
 class _Left(Exception):
-    """An entry stays untranslated; the reason."""
+    """Raised for an entry that stays untranslated, with the reason."""
 
 
 class _Place(NamedTuple):
@@ -58,7 +58,7 @@ class _Place(NamedTuple):
 
 @dataclasses.dataclass
 class Report:
-    """What became of the entries of a catalog."""
+    """How many entries of a catalog were translated, kept, and left untranslated."""
 
     translated: int = 0  # entries that were filled
     kept: int = 0  # entries that had a translation

@@ -176,9 +176,7 @@ class Classifier(Predictor):
         return outputs["probabilities"].numpy()
 
     def encode(self, texts: Texts) -> tf.Tensor:
-        """Returns the source ids of texts, as in a call or string [batch] of a graph: int32 [batch,
-        length].
-        """
+        """Returns the ids of texts, as in a call or string [batch]: int32 [batch, length]."""
         return self.sources.encode(texts).ids
 
     def classify(self, texts: tf.Tensor) -> Probabilities:

@@ -90,7 +90,7 @@ REQUESTS = {
 class TextGenerator(SearchPredictor):
     """Continues prompts with a language model and a tokenizer.
 
-    A prompt is read without an end token, and the text goes on behind it until its end, or until
+    A prompt is read without an end token, and the text continues it until its end, or until
     `max_extra_tokens` more tokens or the model's maximum length. The Python methods run the same
     graph that is exported; `texts` are prompts in the forms of `data.texts.as_list`, "" begins a
     text.
@@ -151,7 +151,7 @@ class TextGenerator(SearchPredictor):
         """Returns the log-probabilities of whole texts, their ends included.
 
         Raises:
-            InputError: if a text has more tokens than the model's positions, or as in a call.
+            InputError: if a text has more than `max_text` tokens, or as in a call.
         """
         outputs = self.run("score", text=as_batch(texts))
         self._require_whole(outputs["truncated"], self.max_text)
@@ -188,8 +188,8 @@ class TextGenerator(SearchPredictor):
     def _require_whole(truncated, limit):
         for index in tf.where(truncated)[:1, 0].numpy():
             raise TextError(
-                f"has more than {limit} tokens, the limit of max_source_length and of the model's "
-                "positions: shorten it.",
+                f"has more than {limit} tokens, the limit of max_source_length (of a whole text "
+                "with max_extra_tokens) and of the model's positions: shorten it.",
                 index,
             )
 

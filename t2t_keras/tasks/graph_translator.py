@@ -59,8 +59,9 @@ class GraphTranslator(SearchPredictor):
         super().check()
         if self.targets.limit <= self._free_prefix:
             raise InputError(
-                f"max_target_length is {self.targets.limit}, and a translation begins with the "
-                "token of its language: give at least 2."
+                f"a translation has at most {self.targets.limit} token, and begins with that of "
+                "its language: raise max_target_length, or max_source_length + max_extra_tokens, "
+                "to at least 2."
             )
         least = self.settings.min_target_length
         if least >= self.targets.limit:
@@ -119,6 +120,9 @@ class GraphTranslator(SearchPredictor):
 
         Returns:
             `TranslationBatch`. Terms change their texts, not their scores.
+
+        Raises:
+            tf.errors.InvalidArgumentError: for an unknown language, or terms of another form.
         """
         texts = tf.convert_to_tensor(texts)
         prefixes = tf.zeros_like(texts) if prefixes is None else prefixes
@@ -268,7 +272,7 @@ class GraphTranslator(SearchPredictor):
             string [batch].
 
         Raises:
-            InputError: if `max_source_length` is below 7, too little for some characters.
+            InputError: if sources may have fewer than 7 tokens, too few for some characters.
             tf.errors.InvalidArgumentError: as `translate`, also for the terms and languages of a
                 document without a sentence.
         """
@@ -313,9 +317,9 @@ class GraphTranslator(SearchPredictor):
         """Raises InputError if sources are too short for documents, see `translate_documents`."""
         if self.sources.limit < _SHORTEST_SOURCE:
             raise InputError(
-                f"max_source_length is {self.sources.limit}: a document needs at least "
-                f"{_SHORTEST_SOURCE}, so that none of its characters is dropped; give that, or "
-                "leave the signature document out of an export."
+                f"sources have at most {self.sources.limit} tokens (max_source_length, or the "
+                f"model's positions): a document needs at least {_SHORTEST_SOURCE}, so that none "
+                "of its characters is dropped; raise it, or export no signature document."
             )
 
     def encode(self, texts, source_language=None, target_language=None):

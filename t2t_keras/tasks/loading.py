@@ -1,4 +1,4 @@
-"""Loading trained predictors: a `Translator`, `Parser` or `Classifier` from a folder."""
+"""Loading trained predictors, such as a `Translator`, from a folder."""
 
 import os
 from typing import Any
@@ -23,11 +23,12 @@ from t2t_keras.types import StrPath
 def load(folder: StrPath) -> Any:
     """Loads a predictor from a folder that `save` wrote, or from the workdir of a training.
 
-    Nothing in the folder is run as code. From a workdir the newest weights are loaded, averaged
-    ones first, without kNN-MT.
+    Nothing in the folder is run as code. From a workdir the weights of the newest step are
+    loaded: EMA, average or checkpoint, without kNN-MT.
 
     Returns:
-        `Translator`, `Parser`, `Classifier`, or a `Predictor` of your own whose module is imported.
+        `Translator`, `TextGenerator`, `Parser`, `Classifier`, or a `Predictor` of your own whose
+        module is imported.
 
     Raises:
         InputError: if the folder is not one of these, or is damaged.

@@ -66,9 +66,9 @@ REQUESTS = {"serving_default": _BEST, "n_best": ranked(_ALL)}
 class Parser(SearchPredictor):
     """Parses sentences with a model and a tokenizer of trees.
 
-    A sentence consists of words separated by spaces, `It works .`, as in a treebank. With any
-    weights the search finds only trees over exactly these words: see `BracketAutomaton`. Round
-    brackets in words become -LRB- and -RRB-, as in treebanks. Words beyond `max_source_length` are
+    A sentence consists of words separated by spaces, `It works .`, as in a treebank. If
+    `constrained`, the search finds only trees over exactly these words: see `BracketAutomaton`.
+    Round brackets in words become -LRB- and -RRB-, as in treebanks. Words beyond `max_words` are
     attached under the outermost bracket. The parse of a sentence without words is empty. The Python
     methods run the same graph that is exported.
 
@@ -122,11 +122,11 @@ class Parser(SearchPredictor):
     @staticmethod
     def as_list(texts: Texts | list[list[str]]) -> list[bytes]:
         if isinstance(texts, list | tuple):
-            texts = [_as_line(sentence) for sentence in texts]
+            texts = [_as_line(f"sentences[{i}]", sentence) for i, sentence in enumerate(texts)]
         return as_list(texts, "sentences")
 
     def trees(self, sentences: Texts | list[list[str]]) -> list[Tree | None]:
-        """Returns the best parse of each sentence as a `Tree`; None if it has no words."""
+        """Returns the best parse of each sentence as a `Tree`; None if there is none."""
         return [parse_tree(text) for text in self(sentences)]
 
     def n_best(self, sentences: Texts | list[list[str]], n: int | None = None) -> list[list[Parse]]:
@@ -232,13 +232,13 @@ def _words(texts):
     return tf.strings.split(texts)
 
 
-def _as_line(sentence):
+def _as_line(name, sentence):
     if not isinstance(sentence, list | tuple):
         return sentence
-    words = as_strings(sentence, "a sentence")
-    for word in words:
+    words = as_strings(sentence, name)
+    for i, word in enumerate(words):
         if not re.fullmatch(r"\S+", word, re.ASCII):
-            raise InputError(f"a word of a sentence is {word!r}: give words without space.")
+            raise InputError(f"{name}[{i}] is {word!r}: give words without white space.")
     return " ".join(words)
 
 

@@ -29,7 +29,7 @@ and no search waits for hypotheses longer than 1.5 times the best finished one."
 
 @dataclasses.dataclass
 class Searches:
-    """What the searches of a predictor have in common, until a part of it is replaced."""
+    """The state that a predictor's searches share; a new one when a part of it is replaced."""
 
     calls: int = 0  # on a GPU so far
     without_xla: bool = False  # whether XLA failed to compile one
@@ -76,7 +76,7 @@ class SearchPredictor(Predictor):
             reason = str(error).strip().partition("\n")[0]
         result = call()
         searches.without_xla = True
-        logging.info("Searches go on without XLA, which cannot do this: %s", reason)
+        logging.info("Searches continue without XLA, which cannot compile them: %s", reason)
         return result
 
     def check_n(self, n):
@@ -159,7 +159,7 @@ class SearchPredictor(Predictor):
             model: `SearchableModel`, the predictor's own or a wrapper of it.
             source_ids: int32 [batch, source], 0 on padding.
             max_lengths: int32 [batch], tokens.
-            prefix_ids, constraint: as for `beam_search`; samples have no `reserved` tokens.
+            prefix_ids, constraint: as for `beam_search`; samples never contain `reserved` tokens.
             has_text: bool [batch, source], with it hypotheses have `TokenRecords`; or None.
             draws: whether to draw one sample of each source.
             **options: further arguments of `beam_search` or `sample`, whose seeds are int32

@@ -86,7 +86,10 @@ class Shortlist(NamedTuple):
                 vocabulary, token_cost = str(arrays["vocabulary"]), float(arrays["token_cost"])
                 return cls(arrays["table"], arrays["common"], vocabulary, token_cost)
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path} is not a shortlist ({error}): delete it.") from error
+            raise InputError(
+                f"{path} is not a shortlist ({error}): give a file that Shortlist.save wrote, or "
+                "learn it again."
+            ) from error
 
 
 class ShortlistTranslator(Translator):

@@ -69,8 +69,8 @@ class Translator(GraphTranslator):
     Raises:
         InputError: if a setting is out of range, or the vocabulary sizes of model and tokenizer
             differ. In a call: if texts is a single string, an element is not a string, prefix has
-            another length, a term is invalid or longer than a translation may be, a language is
-            missing or unknown, or the model has no languages.
+            another length, a term is invalid, a language is missing or unknown, or the model has
+            no languages.
 
     Example:
         >>> translator = t2t.Translator(model, tokenizer, beam_size=4, length_penalty=0.6)
@@ -137,8 +137,8 @@ class Translator(GraphTranslator):
         Returns:
             A list of n `Translation` for each text, with `unique` perhaps fewer; a score of -inf
             marks a missing one.
-            If fewer than n hypotheses finish within twice the steps of the best one, the last
-            translations are unfinished.
+            If fewer than n hypotheses finish within twice the steps of the best one, or with
+            `exhaustive` within the maximum length, the last translations are unfinished.
 
         Raises:
             InputError: if n is out of range, or as in a call.
@@ -162,6 +162,9 @@ class Translator(GraphTranslator):
         the white space and line breaks between them unchanged. A sentence longer than
         `max_source_length` is divided; no text is dropped. Protected spans, such as "{name}", "<b>"
         and addresses, come through unchanged, each once; see `tasks.spans`.
+
+        Raises:
+            InputError: if sources may have fewer than 7 tokens, or as in a call.
         """
         inputs = self._inputs(texts, source_language, target_language, terms)
         outputs = self.run("document_terms" if "terms" in inputs else "document", **inputs)
@@ -217,7 +220,7 @@ class Translator(GraphTranslator):
 
         Returns:
             A list of n `Translation` for each text, in the order drawn. The score uses the model's
-            own probabilities at any temperature, with a shortlist as in a search.
+            own probabilities at any temperature; with a shortlist, those over its candidates.
 
         Raises:
             InputError: if a setting is out of its range, or as in a call.

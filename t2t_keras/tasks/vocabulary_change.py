@@ -29,7 +29,7 @@ def change_vocabulary(translator: Translator, tokenizer: Tokenizer) -> Translato
 
     Raises:
         InputError: if the model is not a `Transformer`, one of the tokenizers has language tokens,
-            or the vocabularies are shared on one side of the change and separate on the other.
+            or the model shares one vocabulary and the new tokenizer has one for each side.
 
     Example:
         >>> tokenizer = t2t.train_tokenizer("bpe", texts, vocab_size=8_000)

@@ -139,7 +139,7 @@ def _crossed(every, before, step):
 class CheckpointCallback(StepCallback):
     """Saves a checkpoint every `steps` or `minutes`, and when training ends.
 
-    A `guard` is asked before each checkpoint.
+    A `guard` checks before each one that training has not diverged.
     """
 
     checkpoints: CheckpointManager
@@ -175,7 +175,7 @@ class StopOnDivergence(StepCallback):
     The optimizer keeps the largest norm of a gradient, so that it need not be read at each step.
 
     Args:
-        checkpoints: those whose last one the error names.
+        checkpoints: of the run; the error names the last one.
         stop_above_grad_norm: norm of a gradient, before clipping, above which training ends; None:
             only if it is not finite. It needs an optimizer that knows the norm, such as `Adam` or
             `Muon` of t2t_keras.
@@ -205,10 +205,8 @@ class StopOnDivergence(StepCallback):
             norm, step = optimizer.take_largest_gradient_norm()
             limit = math.inf if self.stop_above_grad_norm is None else self.stop_above_grad_norm
             if not norm <= min(limit, sys.float_info.max):
-                self._stop(
-                    f"The gradient's norm became {norm:.4g} at step {step}, above "
-                    f"stop_above_grad_norm = {limit:.4g}"
-                )
+                above = f", above stop_above_grad_norm = {limit:.4g}" * math.isfinite(limit)
+                self._stop(f"The gradient's norm became {norm:.4g} at step {step}{above}")
         loss = float(self._loss)
         if not math.isfinite(loss):
             self._stop(f"The loss became {loss} at step {self.step} or shortly before")
@@ -234,7 +232,7 @@ class PreemptionHandler(StepCallback):
 
     Args:
         sync_every_steps: steps after which several workers ask one another for the signal.
-        guard: is asked before the checkpoint.
+        guard: checks before the checkpoint that training has not diverged.
 
     Raises:
         SystemExit: with code 75, when the checkpoint is written.
@@ -289,12 +287,13 @@ class ProgressLogger(StepCallback):
 
     It resets the model's metrics after each report, so that a value covers the steps since the
     last report. Tokens per second count the time of training and of waiting for input, but not of
-    evaluation and saving; the time left is estimated from the wall clock. Both and the padding
-    fraction need `TokenAccuracy` or `Perplexity` among the model's metrics.
+    evaluation and saving; the time left is estimated from the wall clock. Tokens per second and the
+    padding fraction need `TokenAccuracy` or `Perplexity` among the model's metrics.
 
     Args:
         log_every: steps between two reports.
         total_steps: the step at which training ends.
+        log: gets a row for each report.
         composition: function (first step, last step) → {corpus: fraction of the batches between
             them}, which is also reported.
     """

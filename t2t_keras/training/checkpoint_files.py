@@ -130,7 +130,7 @@ def write_checkpoint(path, tensors):
         last = (checkpoint_paths(path.parent) or ["none"])[-1]
         raise InputError(
             f"The checkpoint {path} could not be written ({reason_of(error)}); the last good one "
-            f"is {last}: make room on the disk and start again."
+            f"is {last}: correct this, for example by making room on the disk, and start again."
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -108,8 +108,8 @@ class CheckpointManager:
         Of several workers only the chief writes. Returns the checkpoint's path.
 
         Raises:
-            InputError: if a weight is not finite, or if the checkpoint could not be written; then
-                no older one is removed.
+            InputError: if the model has no weights yet, a weight or a variable of the optimizer is
+                not finite, or the checkpoint could not be written; then no older one is removed.
         """
         variables = self._variables()
         tensors = {name: variable.value for name, variable in variables.items()}
@@ -132,9 +132,9 @@ class CheckpointManager:
         `start_over` a run whose checkpoints are all damaged begins at step 0.
 
         Raises:
-            InputError: if the checkpoint belongs to another model or cannot be read, if all are
-                damaged, now or at an earlier start, and `start_over` is False, or if the workers do
-                not restore the same step. Then nothing is renamed.
+            InputError: if the checkpoint belongs to another model or cannot be read, or if all are
+                damaged, now or at an earlier start, and `start_over` is False; then none is
+                renamed. Also if a worker cannot restore the chief's step.
         """
         variables, values = self._variables(), {}  # made by all workers together
         read = functools.partial(self._read_newest, variables, values, start_over)

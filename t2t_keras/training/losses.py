@@ -23,8 +23,9 @@ class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
         name, **kwargs: as for a Keras loss.
 
     Call arguments:
-        labels: integers [batch, target], 0 on padding.
-        logits: [batch, target, vocab], any floating type; the loss is computed in float32.
+        labels: integers [batch, target], 0 on padding; or classes from 0, [batch] or [batch, 1].
+        logits: [batch, target, vocab] or [batch, classes], any floating type; the loss is
+            computed in float32.
         sample_weight: [batch, target], 0 on padding; or [batch], the weight of each sentence's
             tokens; None: 1 for each label that is not 0.
 
@@ -35,7 +36,8 @@ class LabelSmoothedCrossEntropy(HasFastForms, keras.losses.Loss):
 
     Raises:
         InputError: if smoothing is not in [0, 1) or the reduction is not the mean; in a call, if
-            labels are not integers or not in the vocabulary, or weights have another shape.
+            labels are not integers, outside of a graph not in the vocabulary, or weights have
+            another shape.
 
     Example:
         >>> labels, logits = np.array([[2, 1, 0]]), np.zeros([1, 3, 4])  # 0 is padding

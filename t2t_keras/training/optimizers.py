@@ -67,7 +67,8 @@ class OwnOptimizer(keras_compat.GradientsAfterReduction, keras_compat.Float32Upd
             with a decay; before the first update the weights themselves.
 
     Raises:
-        InputError: if one of these is out of its range, and for `use_ema`.
+        InputError: if one of these is out of its range, and for `use_ema`; by `build`, for float16
+            weights.
     """
 
     def __init__(

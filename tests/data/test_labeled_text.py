@@ -41,7 +41,7 @@ def test_labels_are_ids_by_place():
     with pytest.raises(tf.errors.InvalidArgumentError, match="a label is not one of"):
         LABELS.encode(tf.constant(["good"]))
     for names in (["one"], ["a", "a"], ["a", ""], []):
-        with pytest.raises(InputError, match="two or more, all different"):
+        with pytest.raises(InputError, match="two or more names, all different and none empty"):
             LabelEncoder(names)
 
 
@@ -74,7 +74,7 @@ def test_names_of_classes_are_one_in_nfc_and_in_nfd(tmp_path):
         assert corpus.has_text("train")
         for split in ("train", "test"):
             assert pairs(corpus.examples(split)) == [("mauvais", name), ("bon", "positif")]
-    with pytest.raises(InputError, match="two or more, all different"):
+    with pytest.raises(InputError, match="two or more names, all different and none empty"):
         LabelEncoder([composed, decomposed])
 
 

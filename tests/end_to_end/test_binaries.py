@@ -156,7 +156,7 @@ def test_a_shortlist_is_learned_from_the_shards_and_kept(trained, tmp_path):
     assert record["shortlist"] == 20 and record["distance_from_float32"]["lines"] == 2
     shutil.rmtree(workdir / "tokens")
     _, stderr = run("export", *flags, "--noverify")  # from the file
-    assert "shortlist_20.npz: scores have the cost of a token that it was saved with" in stderr
+    assert "shortlist_20.npz: no training shards, so scores use its saved cost of a token" in stderr
     (workdir / "shortlist_20.npz").unlink()
     assert "--shortlist: there is no tokenized split" in refused("export", *flags)
     files = ["1", "2", "batching_params.pbtxt", "models.config"]

@@ -221,7 +221,9 @@ def test_a_folder_comes_before_a_name(start, tmp_path, monkeypatch):
 
 def test_without_huggingface_hub_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match=r"install the extra pretrained, by pip install '.\[pre"):
+    with pytest.raises(
+        InputError, match=r"install the extra pretrained, by pip install 't2t_keras\[p"
+    ):
         t2t.load("someone/model")
 
 

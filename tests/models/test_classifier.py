@@ -60,6 +60,8 @@ def test_a_compiled_model_comes_back_from_a_file(tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again({"source_ids": tf.constant(IDS)}), model(IDS))
+    with pytest.raises(InputError, match=r"inputs are \['ids'\]: give ids \[batch, length\], or"):
+        model({"ids": tf.constant(IDS)})
     assert again.get_config() == model.get_config()
     assert int(again.optimizer.iterations) == 1
     results = [m.evaluate(IDS, LABELS, verbose=0, return_dict=True) for m in (model, again)]

@@ -78,10 +78,10 @@ def test_a_search_that_xla_cannot_do_is_done_without(on_gpu, monkeypatch, caplog
     monkeypatch.setattr(ops.indices, "put_at", put_at)
     with caplog.at_level(logging.INFO, absl_logging.get_absl_logger().name):
         assert translator(TEXTS[:2]) == best
-        assert "go on without XLA" not in caplog.text  # the second call, still plain
+        assert "continue without XLA" not in caplog.text  # the second call, still plain
         for _ in range(2):
             assert translator(TEXTS[:2]) == best
-    assert len([text for text in caplog.messages if "go on without XLA" in text]) == 1
+    assert len([text for text in caplog.messages if "continue without XLA" in text]) == 1
 
 
 def test_a_search_with_records_is_not_compiled(on_gpu, monkeypatch):

@@ -165,7 +165,9 @@ def test_a_source_language_that_the_model_does_not_read_may_be_missing(before_so
     ):
         with pytest.raises(InputError, match="source_language is missing"):
             call()
-    with pytest.raises(InputError, match=r"max_target_length is 1, and .* give at least 2"):
+    with pytest.raises(
+        InputError, match=r"at most 1 token, .* raise max_target_length, .* to at least 2"
+    ):
         Translator(forced.model, forced.tokenizer, max_target_length=1)
 
 

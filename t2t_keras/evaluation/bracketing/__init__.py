@@ -239,7 +239,10 @@ def score_trees(
     """Scores parses; the arguments are the same as for `score_sentences`.
 
     Returns:
-        "all", and "length_40" for sentences of at most `cutoff` words.
+        "all", and "length_N" for sentences of at most N words; N is `cutoff`, by default 40.
+
+    Raises:
+        InputError: as `score_sentences`.
 
     Example:
         >>> from t2t_keras.data.treebank import parse_tree

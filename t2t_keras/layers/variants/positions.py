@@ -96,8 +96,8 @@ class FairseqSinusoidalPositions(SinusoidalPositions):
     """Adds sines and cosines of the position as fairseq computes them, for M2M-100 and NLLB.
 
     PE(pos, 2i) = sin((pos + 2) r_i), PE(pos, 2i+1) = cos((pos + 2) r_i), where the rates
-    r_i = 10000^(−i/(d_model/2 − 1)) end at 1/10000 exactly. fairseq numbers positions from 2, and
-    puts all sines before all cosines.
+    r_i = 10000^(−i/(d_model/2 − 1)) end at 1/10000 exactly. As in fairseq, positions are numbered
+    from 2; fairseq puts all sines before all cosines, and the import reorders the weights.
 
     Call arguments and result: see `PositionEmbedding`.
 
@@ -180,6 +180,9 @@ class RelativePositions(PositionEmbedding):
     Args:
         max_distance: longest distance with its own vectors; Shaw et al. use 16.
         value_dim: d_v, width of the values of one head; d_k if None.
+
+    Raises:
+        InputError: if an argument is below 1, or value_dim is not that of the attention.
 
     Example:
         >>> positions = layers.RelativePositions(max_distance=16)
