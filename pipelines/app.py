@@ -424,8 +424,7 @@ def read_lines(path, errors="strict", keep_ends=False, look_ahead=True):
     if path:
         lines = files.read_lines(path, errors, keep_ends)
     else:
-        file = files.decompressed(sys.stdin.buffer)
-        lines = files.split_lines(file, "standard input", errors, keep_ends)
+        lines = files.read_stream(sys.stdin.buffer, "standard input", errors, keep_ends)
     return join_lines(lines) if keep_ends and look_ahead else lines
 
 

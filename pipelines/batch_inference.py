@@ -25,13 +25,13 @@ from pipelines.directions import check_languages
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import (
     crc32_of,
-    lock_open_file,
     output_path,
     read_json,
     replace,
     sha256_of,
     write_json,
 )
+from t2t_keras.data.locks import lock_open_file
 from t2t_keras.errors import InputError, TextError
 from t2t_keras.serving.loaded_export import LoadedExport
 from t2t_keras.serving.signatures import signature_of
@@ -111,6 +111,11 @@ class LinePredictor:
                 "them out."
             )
         if self.terms:
+            if not os.path.isfile(self.terms):
+                raise InputError(
+                    f"--terms={self.terms} is no regular file, and terms are read several times: "
+                    "give a file."
+                )
             Terms.read(self.terms)
         if self.terms and self.saved_model and self.n_best > 1:
             raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")

@@ -16,13 +16,13 @@ from t2t_keras.data.batching import LengthBuckets
 from t2t_keras.data.corpora import text_digests
 from t2t_keras.data.files import (
     local_path,
-    lock,
     make_folder,
     read_json,
     remove_temporary_files,
     sha256_of,
     write_json,
 )
+from t2t_keras.data.locks import lock
 from t2t_keras.data.streams import evaluation_batches
 from t2t_keras.data.tokenizers import load_tokenizer, tokenizer_exists
 from t2t_keras.errors import InputError

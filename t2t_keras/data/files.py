@@ -4,13 +4,12 @@
 `write_file` and `open_output` replace a file in one step and survive a loss of power: after them,
 the path holds either the old content or all of the new. `sync` and `replace` do the two steps
 separately, for folders. `write_json` and `write_checksums` add checksums, which `read_json` and
-`check_checksums` verify. `lock` keeps a second process from writing the same files.
+`check_checksums` verify.
 """
 
 import codecs
 import contextlib
 import errno
-import fcntl
 import gzip
 import hashlib
 import json
@@ -19,12 +18,9 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import tempfile
 import unicodedata
 import zlib
-
-from absl import logging
 
 from t2t_keras.errors import InputError, MissingTextError
 
@@ -201,24 +197,40 @@ def open_bytes(path):
     path = local_path(path)
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder: give a file")
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(path, "rb"))
+        except FileNotFoundError as error:
+            raise InputError(f"there is no file {path!r}: check the path") from error
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error}); replace it") from error
+        yield stack.enter_context(decompressed(file, path, path.endswith(".gz")))
+
+
+@contextlib.contextmanager
+def decompressed(file, name, is_gzipped=False):
+    """Gives an open binary file, a `BufferedReader`, decompressed if it is gzipped.
+
+    Raises:
+        InputError: if it cannot be read to its end; `name` is its name there.
+    """
     try:
-        with open(path, "rb") as file:
-            yield gzip.GzipFile(fileobj=file) if path.endswith(".gz") else decompressed(file)
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path!r}: check the path") from error
+        is_gzipped = is_gzipped or file.peek(2)[:2] == _GZIP
+        yield gzip.GzipFile(fileobj=file) if is_gzipped else file
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read to its end ({error}); replace it") from error
-
-
-def decompressed(file):
-    """Returns an open binary file, a `BufferedReader`, decompressed if it is gzipped."""
-    return gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
+        raise InputError(f"{name} cannot be read to its end ({error}); replace it") from error
 
 
 def read_lines(path, errors="strict", keep_ends=False):
     """Yields the lines of a file, UTF-8 bytes; see `open_bytes` and `split_lines`."""
     with open_bytes(path) as file:
         yield from split_lines(file, os.fspath(path), errors, keep_ends)
+
+
+def read_stream(file, name, errors="strict", keep_ends=False):
+    """Yields the lines of an open file; see `decompressed` and `split_lines`."""
+    with decompressed(file, name) as content:
+        yield from split_lines(content, name, errors, keep_ends)
 
 
 def split_lines(file, name, errors="strict", keep_ends=False):
@@ -238,7 +250,7 @@ def split_lines(file, name, errors="strict", keep_ends=False):
             text, such as a compressed one or UTF-16. Unless lines keep their ends, as in documents,
             also for what `_NO_LINES_OF_TEXT` lists and lines that end in carriage returns alone.
     """
-    head = None if keep_ends else b""  # the lines before the first one with content
+    head = None if keep_ends else b""  # what may still become the first line with content
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
         if number == 1:
             _refuse_formats(line, name)
@@ -246,7 +258,7 @@ def split_lines(file, name, errors="strict", keep_ends=False):
             head += line + b"\n"
             content = head[_BEFORE_MARKUP.match(head).end() :]
             is_open = _UNFINISHED.fullmatch(content) and len(content) < _LONGEST_COMMENT
-            head = head if is_open or not content else None
+            head = content if is_open or not content else None
             if number == 1 and b"\r" in line.rstrip(b"\r") and not line.endswith(b"\n"):
                 raise InputError(
                     f"{name} has carriage returns and no line feed: convert its lines, such as by "
@@ -556,44 +568,3 @@ def check_checksums(folder):
                 f"{path} is {'damaged' if path.is_file() else 'missing'} ({CHECKSUMS} says so): "
                 f"copy {folder} again, or make it again."
             )
-
-
-# Locks -------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def lock(path, what):
-    """Holds an exclusive lock on a file while the block runs; `what` names the exclusive action.
-
-    The operating system releases it when the process ends for any reason. It also excludes other
-    hosts if the file system supports locks, as NFS does; if it supports none, a warning is logged.
-    The file is made if missing, and is kept, with a line about the latest owner.
-
-    Raises:
-        InputError: if another process holds the lock, or the file has other content.
-    """
-    with open(path, "a+", encoding="utf-8") as file:
-        lock_open_file(file, what)
-        file.seek(0)
-        if file.read(8) not in ("", "process "):
-            raise InputError(f"{path} is not a lock of this program: move it elsewhere.")
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        yield
-
-
-def lock_open_file(file, what):
-    """Takes the lock of an open file until it is closed; arguments and errors as for `lock`."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        owner = ""
-        if "+" in file.mode:
-            file.seek(0)
-            owner = f" ({file.read(200).strip()})"
-        raise InputError(
-            f"another process{owner} is {what}: wait until it ends, or end it, and start again."
-        ) from error
-    except OSError as error:
-        logging.warning("%s cannot be locked (%s): start no second process", file.name, error)

@@ -18,12 +18,12 @@ import t2t_keras as t2t
 from t2t_keras.data import files
 from t2t_keras.data.files import (
     local_path,
-    lock,
     read_lines,
     read_text,
     remove_temporary_files,
     write_file,
 )
+from t2t_keras.data.locks import lock
 from t2t_keras.data.shards import open_shards
 from t2t_keras.errors import InputError
 from t2t_keras.training.checkpoint_files import CheckpointReader, write_checkpoint
@@ -63,6 +63,21 @@ def test_a_broken_gzip_file_is_named(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(InputError, match=f"{path} cannot be read to its end"):
         list(read_lines(str(path)))
+
+
+@pytest.mark.parametrize("place", [20, -9])
+def test_a_broken_gzipped_stream_is_named(place):
+    packed = bytearray(gzip.compress(LINES * 99))
+    packed[place] ^= 255
+    with pytest.raises(InputError, match="standard input cannot be read to its end"):
+        list(files.read_stream(io.BufferedReader(io.BytesIO(packed[:-4])), "standard input"))
+
+
+def test_blank_lines_at_the_beginning_are_read_in_linear_time(tmp_path):
+    (tmp_path / "text").write_bytes(b"\n" * 100_000 + b"a\n")
+    began = time.process_time()
+    assert sum(1 for _ in read_lines(tmp_path / "text")) == 100_001
+    assert time.process_time() - began < 10  # in quadratic time some ten minutes
 
 
 @pytest.mark.parametrize(
@@ -295,7 +310,7 @@ def test_a_flipped_byte_of_a_folder_is_named(tmp_path):
 
 
 def hold(path, locked):
-    with files.lock(path, "writing"):
+    with lock(path, "writing"):
         locked.set()
         time.sleep(600)
 
@@ -306,9 +321,9 @@ def test_a_lock_dies_with_its_owner(tmp_path):
     owner.start()
     assert locked.wait(60)
     message = rf"another process \(process {owner.pid} on .*\) is writing: wait until"
-    with pytest.raises(InputError, match=message), files.lock(path, "writing"):
+    with pytest.raises(InputError, match=message), lock(path, "writing"):
         pass
     owner.kill()
     owner.join()
-    with files.lock(path, "writing"):
+    with lock(path, "writing"):
         pass

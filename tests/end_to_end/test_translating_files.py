@@ -238,6 +238,14 @@ def test_what_does_not_go_together_is_refused_before_anything_is_loaded(
             call()
 
 
+def test_terms_from_a_pipe_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "terms")  # which would wait for a writer when it is read
+    terms = str(tmp_path / "terms")
+    asked = LinePredictor("x", None, 1, False, 64, {}, request="terms", terms=terms)
+    with pytest.raises(InputError, match="terms is no regular file, and terms are read several"):
+        asked.check()
+
+
 def test_results_that_a_search_did_not_find_are_no_lines():
     asked = LinePredictor("x", None, 3, True, 64, {})
     row = [("eins", -0.5), ("", -np.inf), ("", np.float32(-np.inf))]
