@@ -9,7 +9,6 @@ import functools
 import hashlib
 import itertools
 import random
-import re
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +19,6 @@ from t2t_keras.graphs import deterministic
 from t2t_keras.types import Corpus, Texts
 
 _WORD = "▁"  # first character of the tokens that begin a word
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _MAX_SEGMENTATIONS = 256  # of a word in one batch; further occurrences repeat them in turn
 
 
@@ -50,8 +48,8 @@ class BpeDropout:
         check_bpe_dropout(tokenizer.kind, rate)
         if not tokenizer.has_bytes:
             raise InputError(
-                "BPE-dropout needs a vocabulary with byte tokens: train the model with "
-                "--byte_fallback, or give bpe_dropout=0."
+                "BPE-dropout needs the 256 byte tokens right behind the special ones: train the "
+                "model with --byte_fallback and without symbols of your own, or give bpe_dropout=0."
             )
         self.eos_id = tokenizer.eos_id
         self._tokenizer, self._rate, self._seed = tokenizer, rate, seed
@@ -62,6 +60,8 @@ class BpeDropout:
         if tokenizer.languages is not None:
             reserved.update(tokenizer.languages.ids.values())
         self._ids = {piece: id_ for id_, piece in enumerate(self._pieces) if id_ not in reserved}
+        learned = set(tokenizer.learned_ids())
+        self._learned = {piece: id_ for piece, id_ in self._ids.items() if id_ in learned}
         self._begins_word = np.array([piece.startswith(_WORD) for piece in self._pieces])
         self._smallest_parts = functools.lru_cache(1 << 18)(self._smallest_parts)
 
@@ -103,7 +103,7 @@ class BpeDropout:
         while True:
             best = None
             for place, pair in enumerate(itertools.pairwise(parts)):
-                merged = self._ids.get(pair[0] + pair[1])
+                merged = self._learned.get(pair[0] + pair[1])
                 if merged is None or (best is not None and merged >= best[0]):
                     continue
                 if rng.random() >= self._rate:
@@ -113,10 +113,10 @@ class BpeDropout:
             parts[best[1] : best[1] + 2] = [self._pieces[best[0]]]
 
     def _smallest_parts(self, word):
-        """Returns the characters of a word; those outside the vocabulary become byte tokens."""
+        """Returns the characters of a word, and whole its pieces that were not learned: bytes."""
         pieces = [self._pieces[id_] for id_ in np.frombuffer(word, np.int32)]
         return tuple(
-            part for piece in pieces for part in ((piece,) if _BYTE.fullmatch(piece) else piece)
+            part for piece in pieces for part in (piece if piece in self._learned else (piece,))
         )
 
 

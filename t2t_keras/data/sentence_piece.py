@@ -38,7 +38,7 @@ _NORMALIZATION = "nfc"  # name in the model: texts are normalized before they re
 _MAX_LINE = 1048  # characters; SentencePiece skips lines beyond 4,192 bytes
 _COVERAGE = 0.9995  # fraction of the text, usual for scripts of thousands of characters
 _SMALL_ALPHABET = 256
-_UNKNOWN, _CONTROL = 2, 3  # types of pieces
+_NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3  # types of pieces
 _BREAK = "\t"  # SentencePiece learns no token across it
 _UNLEARNABLE = "\x00\u2585" + _BREAK  # SentencePiece drops NUL, and a line with the other
 
@@ -108,6 +108,11 @@ class SentencePieceTokenizer(Tokenizer):
         """Whether the first ids after the special ones are the 256 bytes."""
         first = self.pieces(tf.range(len(SPECIAL), min(FIRST_WORD, self.vocab_size))).numpy()
         return [piece.decode() for piece in first] == [f"<0x{byte:02X}>" for byte in range(256)]
+
+    def learned_ids(self) -> list[int]:
+        """Returns the ids of learned pieces: no special tokens, bytes or symbols of a user."""
+        pieces = _parse(self.model_bytes).pieces
+        return [id_ for id_, piece in enumerate(pieces) if piece.type == _NORMAL]
 
     @classmethod
     def train(cls, kind, lines, vocab_size):

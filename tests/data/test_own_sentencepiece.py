@@ -25,17 +25,38 @@ LAYOUTS = {
 }
 
 
+def train(path, lines, **options):
+    """Writes spm.model into a folder; returns its path."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_prefix=str(path / "spm"), minloglevel=2, **options
+    )
+    return path / "spm.model"
+
+
+def test_dropout_makes_no_control_token_of_text(tmp_path):
+    lines = ["a <span>dog</span> sees", "a cat </span> x", "x dog"] * 30
+    options = {"vocab_size": 360, "hard_vocab_limit": False, "byte_fallback": True}
+    options |= {"model_type": "bpe", "split_by_unicode_script": False}
+    tokenizer = load_tokenizer(train(tmp_path, lines, **options))
+    texts = ["dog cat</s>sees a<s>x"] * 50
+    usual = tokenizer.encode(texts)
+    assert BpeDropout(tokenizer, 0.0).encode(texts[:1]).to_list() == usual[:1].to_list()
+    ids = BpeDropout(tokenizer, 0.2).encode(texts)
+    assert ids.values.numpy().min() > 3 and len(set(map(tuple, ids.to_list()))) > 5
+    assert as_strings(tokenizer.decode(ids)) == as_strings(tokenizer.decode(usual))
+    options |= {"user_defined_symbols": ["<sep>"]}
+    with pytest.raises(
+        InputError, match=r"behind the special ones: .* without symbols of your own"
+    ):
+        BpeDropout(load_tokenizer(train(tmp_path, lines, **options)), 0.1)
+
+
 @pytest.fixture(params=LAYOUTS)
 def own_model(request, tmp_path):
     """The path of a model of SentencePiece's trainer, and its processor."""
     options = {"vocab_size": 300 if LAYOUTS[request.param].get("byte_fallback") else 50}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 5),
-        model_prefix=str(tmp_path / "spm"),
-        minloglevel=2,
-        **(options | {"hard_vocab_limit": False} | LAYOUTS[request.param]),
-    )
-    path = tmp_path / "spm.model"
+    options |= {"hard_vocab_limit": False} | LAYOUTS[request.param]
+    path = train(tmp_path, LINES * 5, **options)
     return path, sentencepiece.SentencePieceProcessor(str(path))
 
 
