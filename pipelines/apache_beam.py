@@ -21,6 +21,7 @@ from pipelines.devices import choose_devices
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.data.files import open_output, output_path, write_file
+from t2t_keras.data.locks import lock
 from t2t_keras.errors import InputError
 
 try:
@@ -37,7 +38,7 @@ def split_writer(options):
     """Returns the argument `write` of `experiment.prepare`; the options are Beam's, as one str."""
 
     def write(task, workdir, split):
-        where = task.config.to_json(), os.path.abspath(workdir.path), split
+        where = os.getcwd(), task.config.to_json(), os.path.abspath(workdir.path), split
         write_shards_with_beam(
             functools.partial(_of_split, experiment.split_examples, *where),
             functools.partial(_of_split, experiment.split_encoder, *where),
@@ -58,6 +59,15 @@ def write_outputs(predictor, source, output, options):
     predictor.check()
     source, output = pathlib.Path(source).absolute(), pathlib.Path(output_path(output))
     parts = output.with_name(f".{output.name}.parts")
+    locked = output.with_name(f".{output.name}.lock")
+    with lock(locked, f"writing {output}"):
+        try:
+            _write_windows(predictor, source, output, parts, options)
+        finally:
+            locked.unlink()
+
+
+def _write_windows(predictor, source, output, parts, options):
     done = _open_parts(parts, predictor.fingerprint(str(source)))
     if done:
         logging.info("%s: resuming after %d windows", output, len(done))
@@ -67,7 +77,7 @@ def write_outputs(predictor, source, output, options):
             | beam.Create([str(source)])
             | "Read" >> beam.FlatMap(_windows, predictor=predictor, done=done)
             | "Spread" >> beam.Reshuffle()
-            | "Work" >> beam.ParDo(_WriteWindow(predictor, str(parts)))
+            | "Work" >> beam.ParDo(_WriteWindow(predictor, str(parts), os.getcwd()))
         )
     with open_output(output) as whole:
         for part in sorted(parts.glob("[0-9]*[0-9]")):
@@ -79,10 +89,11 @@ def write_outputs(predictor, source, output, options):
 class _WriteWindow(beam.DoFn):
     """(number of a window, its lines) → a file of their output."""
 
-    def __init__(self, predictor, folder):
-        self._predictor, self._folder = predictor, folder
+    def __init__(self, predictor, folder, current):
+        self._predictor, self._folder, self._current = predictor, folder, current
 
     def setup(self):
+        os.chdir(self._current)  # the paths of the command may be relative
         choose_devices(gpu=False)  # each of many workers would take the GPU's memory
         self._outputs = self._predictor.load()
 
@@ -94,7 +105,8 @@ class _WriteWindow(beam.DoFn):
         write_file(os.path.join(self._folder, f"{number:012d}"), content.encode())
 
 
-def _of_split(make, config, workdir, split):
+def _of_split(make, current, config, workdir, split):
+    os.chdir(current)  # the paths of a config may be relative
     choose_devices(gpu=False)
     task = make_task(ml_collections.ConfigDict(json.loads(config)))
     return make(task, Workdir(workdir), split)

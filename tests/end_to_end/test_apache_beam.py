@@ -1,8 +1,12 @@
 """--apache_beam: the same files as without, by several processes, and on after a kill."""
 
+import os
+
 import pytest
 
 from pipelines.batch_inference import LinePredictor
+from pipelines.fields import make_config
+from t2t_keras.data.locks import lock
 from t2t_keras.errors import InputError
 from tests.end_to_end.binaries import SMALL, pairs, run_process
 
@@ -59,6 +63,33 @@ def test_windows_that_are_done_are_not_done_again(trained, tmp_path):
     (parts / f"{1:012d}").write_text("of another model\n" * 64)
     apache_beam.write_outputs(outputs, source, output, "")
     assert output.read_text().splitlines() == whole
+
+
+def test_two_processes_do_not_write_one_output(tmp_path):
+    (tmp_path / "source").write_text("one\n")
+    asked = LinePredictor(str(tmp_path), None, 1, False, batch_size=1, decoding={})
+    with (
+        lock(tmp_path / ".output.lock", "writing"),
+        pytest.raises(InputError, match=r"another process \(.*\) is writing .*/output"),
+    ):
+        apache_beam.write_outputs(asked, tmp_path / "source", tmp_path / "output", "")
+
+
+def test_relative_paths_are_those_of_the_command(tmp_path, monkeypatch):
+    class Predictor:
+        def load(self):
+            return os.path.realpath("run")
+
+    worker = apache_beam._WriteWindow(Predictor(), "parts", str(tmp_path))
+    monkeypatch.setattr(apache_beam, "choose_devices", lambda gpu: None)
+    monkeypatch.chdir("/")
+    worker.setup()
+    assert worker._outputs == os.path.realpath(tmp_path / "run")
+    monkeypatch.chdir("/")
+    current = apache_beam._of_split(
+        lambda *_: os.getcwd(), str(tmp_path), make_config().to_json(), "run", "train"
+    )
+    assert current == os.path.realpath(tmp_path)
 
 
 def test_what_does_not_go_together_is_refused_before_a_worker_starts(tmp_path):
