@@ -15,6 +15,7 @@ without authentication. TensorFlow binds it to all network interfaces: every hos
 port can use it, also without --host. Close the port in the firewall, or trust the whole network.
 """
 
+import contextlib
 import ipaddress
 import signal
 import threading
@@ -22,9 +23,11 @@ import threading
 from absl import flags, logging
 
 from pipelines import app
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, reason_of
 
-PORT = flags.DEFINE_integer("port", 5050, "TCP port to listen at; 0: any free one.", lower_bound=0)
+PORT = flags.DEFINE_integer(
+    "port", 5050, "TCP port to listen at; 0: any free one.", lower_bound=0, upper_bound=65_535
+)
 HOST = flags.DEFINE_string(
     "host",
     "localhost",
@@ -45,7 +48,8 @@ def main():
     local = is_loopback(host)
     dispatcher, port = None, PORT.value
     if not DISPATCHER.value:
-        dispatcher = service.DispatchServer(service.DispatcherConfig(port=PORT.value))
+        with _explained():
+            dispatcher = service.DispatchServer(service.DispatcherConfig(port=PORT.value))
         port = dispatcher.target.rpartition(":")[2]
         logging.info("Trainings reach this service by --data_service=grpc://%s:%s", host, port)
     elif local and not is_loopback(DISPATCHER.value.rpartition(":")[0]):
@@ -53,13 +57,14 @@ def main():
             f"--dispatcher={DISPATCHER.value} is on another host, which must reach this worker: "
             "give --host, the name of this host."
         )
-    worker = service.WorkerServer(
-        service.WorkerConfig(
-            dispatcher_address=DISPATCHER.value or f"localhost:{port}",
-            worker_address=f"{host}:%port%",
-            port=PORT.value if DISPATCHER.value else 0,
+    with _explained():
+        worker = service.WorkerServer(
+            service.WorkerConfig(
+                dispatcher_address=DISPATCHER.value or f"localhost:{port}",
+                worker_address=f"{host}:%port%",
+                port=PORT.value if DISPATCHER.value else 0,
+            )
         )
-    )
     logging.warning(
         "Every host that reaches this machine's port %s can run dataset graphs in this process, "
         "without authentication: close the port in the firewall, or trust the network.",
@@ -72,6 +77,19 @@ def main():
         pass
     del worker, dispatcher
     logging.info("Ended.")
+
+
+@contextlib.contextmanager
+def _explained():
+    """Raises InputError for a server that does not start."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except (RuntimeError, tf.errors.OpError) as error:
+        raise InputError(
+            f"the service cannot start ({reason_of(error)}): give another --port, or correct this."
+        ) from error
 
 
 def is_loopback(host):

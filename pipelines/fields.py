@@ -58,6 +58,7 @@ ALWAYS = MayChange("yes; also a flag of `evaluate` and `visualize`")  # where th
 NO = MayChange("no", lambda value: value)
 NOT_TO_OR_FROM_0 = MayChange("not to or from 0", bool)
 NOT_TO_OR_FROM_FLOAT16 = MayChange("not to or from float16", lambda value: value == "float16")
+ITS_PATH = MayChange("its path, not to or from empty", bool)
 ITS_FOLDERS = MayChange(
     "its folders, not its languages",
     lambda value: [direction.name for direction in parse(value or "")],
@@ -183,7 +184,9 @@ class Trees:
     word_dropout_alpha: float = setting(
         0.8, _FROM_0, "α: in training a word seen n times becomes unknown at rate α / (α + n)."
     )
-    parsed_trees: str = setting("", Text(), "File of more trees to train on; empty: none.", YES)
+    parsed_trees: str = setting(
+        "", Text(), "File of more trees to train on; empty: none.", ITS_PATH
+    )
 
 
 @dataclasses.dataclass

@@ -159,14 +159,7 @@ def main():
             _downloaded(predictor), INPUT.value, OUTPUT.value, APACHE_BEAM.value
         )
         return
-    if LINE_BUFFERED.value and not writes_through:
-        raise InputError(
-            f"--line_buffered: the file --output={OUTPUT.value} appears when it is complete; leave "
-            "out one of the two."
-        )
-    line_buffered = LINE_BUFFERED.value
-    if line_buffered is None:
-        line_buffered = writes_through and not INPUT.value and sys.stdin.isatty()
+    line_buffered = _is_line_buffered(writes_through)
     parallel_batches = devices.limit_threads_per_batch(
         1 if line_buffered else PARALLEL_BATCHES.value
     )
@@ -185,6 +178,23 @@ def main():
                 output.write(line, predictor.line_end)
             if number % predictor.window == 0:
                 output.commit(number)
+
+
+def _is_line_buffered(writes_through):
+    """Returns whether each line is answered before the next one is read."""
+    if LINE_BUFFERED.value and not writes_through:
+        raise InputError(
+            f"--line_buffered: the file --output={OUTPUT.value} appears when it is complete; leave "
+            "out one of the two."
+        )
+    if LINE_BUFFERED.value and (BATCH_SIZE.value or PARALLEL_BATCHES.value):
+        raise InputError(
+            "--line_buffered answers lines one by one: leave --batch_size and --parallel_batches "
+            "out, or it."
+        )
+    if LINE_BUFFERED.value is not None:
+        return LINE_BUFFERED.value
+    return writes_through and not INPUT.value and sys.stdin.isatty()
 
 
 def _downloaded(predictor):

@@ -65,6 +65,15 @@ def main():
 
     if not (SENTENCE.value or SPLIT.value or SOURCE.value or REFERENCE.value):
         raise InputError("nothing to show: give --sentence, --split, or --source and --reference.")
+    for flag, needed in (
+        *((flag, SENTENCE) for flag in (TRANSLATION, WORD, LAYER)),
+        (SENTENCES, SPLIT),
+        (ALIGN_LAYER, SOURCE),
+    ):
+        if flag.present and not needed.value:
+            raise InputError(
+                f"--{flag.name} is for --{needed.name}: give it too, or leave --{flag.name} out."
+            )
     workdir = Workdir(WORKDIR.value)
     translator = load_translator(workdir)
     check_languages(translator, app.given(LANGUAGES))

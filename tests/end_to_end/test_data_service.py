@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 
 import pytest
 
@@ -12,6 +13,14 @@ from tests.end_to_end.binaries import SMALL, popen, refused, run
 def test_names_of_this_host():
     assert all(map(data_service.is_loopback, ("localhost", "127.0.0.2", "::1", "[::1]")))
     assert not any(map(data_service.is_loopback, ("", "0.0.0.0", "example.org", "192.0.2.1")))
+
+
+def test_a_port_in_use_is_refused():
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        message = refused("data_service", f"--port={other.getsockname()[1]}")
+    assert "the service cannot start (" in message and "give another --port" in message
 
 
 @pytest.mark.slow

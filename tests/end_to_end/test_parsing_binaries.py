@@ -4,6 +4,7 @@ import random
 import pytest
 
 from pipelines.configs import wsj_parsing, wsj_parsing_small
+from pipelines.fields import fixed_fields
 from pipelines.tasks import make_task
 from t2t_keras.data.treebank import parse_trees
 from t2t_keras.errors import InputError
@@ -114,6 +115,16 @@ def test_shares_and_parsed_trees_of_the_training_text(config, tmp_path):
     config.data.update(train_share=0.1, parsed_trees=str(tmp_path / "none.mrg"))
     with pytest.raises(InputError, match="there is no file"):
         task.training_corpus(corpus, tokenizer)
+
+
+def test_parsed_trees_may_move_but_neither_come_nor_go_in_a_prepared_run(config):
+    without, with_trees, moved = (
+        make_task(config).config.copy_and_resolve_references() for _ in "123"
+    )
+    with_trees.data.parsed_trees, moved.data.parsed_trees = "a.mrg", "b.mrg"
+    assert not list(fixed_fields(with_trees, moved, ["data"]))
+    for old, new in ((without, with_trees), (with_trees, without)):
+        assert [name for name, _, _ in fixed_fields(old, new, ["data"])] == ["data.parsed_trees"]
 
 
 @pytest.mark.parametrize(
