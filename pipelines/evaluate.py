@@ -196,6 +196,7 @@ def _summary(parts, results):
 
 def _score(task, part, tokenize, baseline, parallel_batches, parameters, predictor, options):
     """Returns the scores of one part, a JSON-able dict."""
+    from t2t_keras.data.texts import shown
     from t2t_keras.tasks.text_io import map_by_length
 
     inputs, references = part.inputs, part.references
@@ -210,7 +211,8 @@ def _score(task, part, tokenize, baseline, parallel_batches, parameters, predict
     try:
         outputs = list(task.outputs(predictor, inputs, answer, **options))
     except TextError as error:
-        raise InputError(f"line {error.index + 1} {error.reason}") from error
+        text = shown(inputs[error.index])  # blank texts may have been left out before it
+        raise InputError(f"text {error.index + 1}, {text}, {error.reason}") from error
     if OUTPUT.value:
         _write(outputs, OUTPUT.value)
     try:

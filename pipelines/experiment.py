@@ -226,9 +226,10 @@ def choose_split(task, split):
     Raises:
         InputError: if the corpus also has a split of this name, or unreadable files of it.
     """
-    field = f"{split}_split"
-    named, parts = task.config.data.get(field, split), parts_of(task.config, split)
-    if named != split and any(map(task.make_corpus().has_text, parts)):
+    field, data = f"{split}_split", task.config.data
+    named, parts = data.get(field, split), parts_of(task.config, split)
+    replaced = data.get("corpora") and data.folder  # which holds the text, not the corpora
+    if named != split and not replaced and any(map(task.make_corpus().has_text, parts)):
         for part in parts:
             task.evaluation_examples(part, 1)
         raise InputError(

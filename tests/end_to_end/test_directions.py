@@ -4,6 +4,7 @@ import pytest
 
 from pipelines.corpora import Direction, parse
 from pipelines.directions import DirectedCorpora, check_vocabulary
+from pipelines.experiment import choose_split
 from pipelines.fields import fixed_fields, make_config
 from pipelines.tasks import make_task
 from t2t_keras.data.corpora import MemoryCorpus
@@ -51,6 +52,15 @@ def test_a_bad_text_of_a_direction_is_never_replaced_by_another_place(tmp_path):
     (tmp_path / "b" / "test.fr").write_text("a\nb\n")
     with pytest.raises(InputError, match=r"b/test.en has 1 lines and .*b/test.fr has 2"):
         make_task(config).direction_examples("test", direction)
+
+
+def test_the_split_of_another_folder_is_not_looked_for_in_the_corpora(tmp_path):
+    config = make_config()
+    config.data.update(corpora="gone:en-de", folder=str(tmp_path), test_split="dev")
+    task = make_task(config)
+    with pytest.raises(InputError, match=r"data\.corpora is also given"):
+        task.check()  # in a training; `evaluate` takes the folder's text
+    assert choose_split(task, "test") == "dev"
 
 
 def test_a_vocabulary_without_the_languages_is_refused():

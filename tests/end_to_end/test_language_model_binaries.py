@@ -128,9 +128,9 @@ def test_the_binaries_model_lines(folder, tmp_path):
     long = b"eins\n" + b"zwei drei " * 20 + b"\n"
     for model in (f"--workdir={workdir}", f"--saved_model={export.strip()}"):
         assert refused("translate", model, stdin=long).startswith("error: line 2 has more")
-    (tmp_path / "long").write_bytes(long)
+    (tmp_path / "long").write_bytes(b"\n" + long)
     message = refused("evaluate", f"--workdir={workdir}", f"--reference={tmp_path / 'long'}")
-    assert "error: line 2 has more than 28 tokens" in message
+    assert "error: text 2, 'zwei drei zwei" in message and "…, has more than 28 tokens" in message
     scores_of(f"--workdir={workdir}", f"--reference={tmp_path / 'long'}", "--stride=8")
     (tmp_path / "blank").write_text("\n")
     blank = f"--reference={tmp_path / 'blank'}"
