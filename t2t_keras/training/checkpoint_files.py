@@ -80,6 +80,12 @@ def checkpoint_paths(directory, kind="step"):
     return [directory / match[0] for match in sorted(matches, key=lambda match: int(match[2]))]
 
 
+def averages_from(directory, step):
+    """Returns the paths of the averages of a step or later ones, EMA or of checkpoints."""
+    paths = [path for kind in ("ema", "average") for path in checkpoint_paths(directory, kind)]
+    return [path for path in paths if step_of(path) >= step]
+
+
 def newest_weights(directory):
     """Returns the path of the newest weights.
 
@@ -157,15 +163,15 @@ def remove_unfinished(directory):
                 _remove(path)
 
 
-def set_damaged_aside(path):
-    """Renames a damaged checkpoint `….damaged`, or `….damaged2` and so on if that exists."""
+def set_aside(path, reason):
+    """Renames a checkpoint `….REASON`, or `….REASON2` and so on if that exists."""
     numbers = itertools.chain([""], itertools.count(2))
-    paths = (path.with_suffix(f".damaged{number}") for number in numbers)
+    paths = (path.with_suffix(f".{reason}{number}") for number in numbers)
     replace(path, next(target for target in paths if not target.exists()))
 
 
 def damaged_paths(directory):
-    """Returns the paths of the checkpoints that `set_damaged_aside` renamed."""
+    """Returns the paths of the damaged checkpoints that `set_aside` renamed."""
     return sorted(pathlib.Path(directory).glob("step_*.damaged*"))
 
 

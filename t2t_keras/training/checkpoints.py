@@ -182,7 +182,10 @@ class CheckpointManager:
                 "or train from step 0 with --start_over (start_over=True)."
             )
         for path in damaged:
-            files.set_damaged_aside(path)
+            files.set_aside(path, "damaged")
+        for path in files.averages_from(self.directory, max(result, 1)):
+            logging.warning("%s is of a later step than this run's: it is set aside", path)
+            files.set_aside(path, "superseded")
         return result
 
     def _read_on_other_workers(self, step, variables, values):

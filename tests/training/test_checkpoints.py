@@ -189,6 +189,18 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, 
         index.unlink()
 
 
+def test_averages_beyond_the_restored_step_are_set_aside(tmp_path):
+    _, checkpoints = saved_twice(tmp_path)
+    for step in (1, 2):
+        average_checkpoints(checkpoints.paths()[:step], average_path(tmp_path, step))
+    assert checkpoints.restore_latest() == 2
+    assert newest_weights(tmp_path) == average_path(tmp_path, 2)
+    checkpoint_files.remove_checkpoint(checkpoints.paths()[-1])
+    assert checkpoints.restore_latest() == 1
+    assert newest_weights(tmp_path) == average_path(tmp_path, 1)
+    assert [path.name for path in tmp_path.glob("*.superseded")] == ["average_00000002.superseded"]
+
+
 @pytest.fixture
 def waits(monkeypatch):
     """The seconds that were waited between attempts, instead of waiting."""
@@ -313,7 +325,10 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # as if no more fitted
     try:
-        with pytest.raises(InputError, match=r"step_00000001 could not be .*step_00000000: make"):
+        with pytest.raises(
+            InputError,
+            match=r"step_00000001 could not be .*step_00000000: correct this, .* making room",
+        ):
             checkpoints.save()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
