@@ -328,7 +328,9 @@ def _places(lines):
         if start is not None and not text.startswith(('"', "msgstr")):
             places.append(_Place(flags, begin, start, number))
             flags, begin, start = [], None, None
-        if text.startswith("#,") and begin is None:
+        if text.startswith("#~"):
+            flags = []  # those before it are an obsolete entry's
+        elif text.startswith("#,") and begin is None:
             flags.append(number)
         elif begin is None and text.startswith(("#|", "msgctxt", "msgid")):
             begin = number

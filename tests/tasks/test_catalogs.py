@@ -69,6 +69,12 @@ def test_entries_without_translation_are_filled_and_the_rest_stays(tmp_path):
     assert found == '#, fuzzy\r\nmsgid "a"\r\nmsgstr "A"'
 
 
+def test_flags_of_an_obsolete_entry_stay(tmp_path):
+    old = '#, fuzzy\n#~ msgid "x"\n#~ msgstr "y"\n\n'
+    found, _ = filled(tmp_path, f'{old}#, c-format\nmsgid "a"\nmsgstr ""\n')
+    assert found == f'{old}#, fuzzy, c-format\nmsgid "a"\nmsgstr "A"\n'
+
+
 @pytest.mark.parametrize(("forms", "singular", "plural", "written"), [
     ("nplurals=2; plural=n > 1;", "A dog", "%d dogs", ["A DOG", "%d DOGS"]),
     ("nplurals=1; plural=0;", "A dog", "%d dogs", ["%d DOGS"]),
