@@ -3,7 +3,7 @@
 # EXTRA names an extra of setup.cfg that the script needs; it is empty for none.
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-VENV=${T2T_VENV:-$REPOSITORY/.venv}
+VENV=$(realpath -m "${T2T_VENV:-$REPOSITORY/.venv}")  # the scripts change the folder
 PYTHON=$VENV/bin/python
 
 if ! "$PYTHON" -c "" 2>/dev/null; then

@@ -1,7 +1,10 @@
 """The first thing that a newcomer runs; minutes of training, so marked slow."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -30,6 +33,20 @@ def test_the_quickstart_learns_the_grammar(tmp_path):
     seconds = time.monotonic() - started
     assert len(result.stdout.splitlines()) < 40 + seconds / 30  # with a line of progress every 30 s
     assert "warning" not in (result.stdout + result.stderr).lower()
+
+
+def test_the_environment_may_be_named_by_a_relative_path(tmp_path):
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
+    script = (
+        'STAMP="$(cat "$1/setup.cfg" "$1/pyproject.toml" | cksum) $1"; '
+        'echo "$STAMP []" > venv/t2t_keras.stamp; '
+        'EXTRA=; source "$1/tools/environment.sh"; cd /; "$PYTHON" -c ""'
+    )
+    environment = os.environ | {"T2T_VENV": "venv"}
+    command = ["bash", "-ec", script, "-", ROOT]
+    done = subprocess.run(command, cwd=tmp_path, check=True, env=environment, capture_output=True)
+    assert not done.stdout  # nothing was installed
 
 
 def test_the_translation_of_the_readme_is_that_of_the_quickstart():
