@@ -101,6 +101,11 @@ class Linear(Rematerialized, keras.layers.Dense):
         TensorShape([2, 7, 16])
     """
 
+    def build(self, input_shape: Shape) -> None:
+        alpha = self.lora_alpha
+        super().build(input_shape)  # where Keras gives a loaded layer its rank as α
+        self.lora_alpha = alpha
+
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         y = ops.matmul(tf.reshape(x, [-1, x.shape[-1]]), *self.factors)
         if self.bias is not None:

@@ -75,10 +75,10 @@ class PostNorm(Residual):
         return self.norm(tf.cast(x, tf.float32) + self.dropout(tf.cast(y, tf.float32)))
 
     @staticmethod
-    def final_norm(**_):
+    def final_norm(**kwargs):
         """Returns the identity: with post-norm the output of a stack is already normalized."""
         with keras.RematScope(None):  # Keras cannot compute it again
-            return keras.layers.Identity(name="final_norm")
+            return keras.layers.Identity(name="final_norm", dtype=kwargs.get("dtype"))
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -231,7 +231,7 @@ class TransposedProducts(StepProducts):
                 _key("transposed", matrix, dtype),
                 lambda: tf.transpose(tf.cast(tf.convert_to_tensor(matrix), dtype)),
             )  # [width, vocab]
-            return lambda x: tf.matmul(x, copy)
+            return lambda x: tf.matmul(tf.cast(x, dtype), copy)
 
         super().__init__((matrix, multiplier(matrix)) for matrix in output_matrices)
 
@@ -280,7 +280,7 @@ def _pack(matrix, dtype, transposed=False):
 
 def _packed_matmul(x, blocks, columns):
     """Returns [rows, columns] of x [rows, width] and a packed matrix [blocks, width, 64]."""
-    y = tf.matmul(x[tf.newaxis], blocks)  # [blocks, rows, 64]
+    y = tf.matmul(tf.cast(x, blocks.dtype)[tf.newaxis], blocks)  # [blocks, rows, 64]
     bits = tf.transpose(tf.bitcast(y, _INTEGERS[y.dtype.size]), [1, 0, 2])
     y = tf.bitcast(bits, y.dtype)  # [rows, blocks, 64]
     return tf.reshape(y, [-1, blocks.shape[0] * _BLOCK])[:, :columns]

@@ -101,7 +101,7 @@ def align(model, tokenizer, source, target_ids):
     """
     decoder_ids = shift_right(target_ids, tokenizer.bos_id)
     inputs = {"source_ids": source.ids, "target_ids": decoder_ids}
-    attention = model(inputs, return_attention_weights=True)[1].cross
+    attention = tf.cast(model(inputs, return_attention_weights=True)[1].cross, tf.float32)
     # The end and padding have no characters, whatever their weight.
     attended = attended_positions(attention[:, -1], source.ends > source.starts)
     real = tf.cast(ops.is_token(target_ids), tf.float32)  # [batch, target]

@@ -1,5 +1,6 @@
 """Feed-forward network, dropouts, positions and embedding against the paper's formulas."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -24,6 +25,15 @@ def test_feed_forward_is_equation_2():
     layer.set_weights([rng.normal(size=w.shape) for w in layer.weights])
     expected = reference.feed_forward(x, *(w.numpy() for w in layer.weights))
     np.testing.assert_allclose(layer(x), expected, atol=1e-9)
+
+
+def test_convolutions_are_over_the_length_whatever_keras_json_says():
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format("channels_first")
+    try:
+        assert ConvolutionFeedForward(7)(tf.ones([2, 3, 5])).shape == (2, 3, 5)
+    finally:
+        keras.config.set_image_data_format(before)
 
 
 def test_feed_forward_is_two_convolutions_with_kernel_size_1():

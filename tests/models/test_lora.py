@@ -136,6 +136,15 @@ def test_training_with_lora_goes_on_from_saved_weights(tmp_path):
     np.testing.assert_allclose(fit(resumed, 2), expected[2:], rtol=1e-5)
 
 
+def test_a_loaded_linear_has_its_alpha(tmp_path):
+    x = keras.Input([8])
+    model = keras.Model(x, Linear(4)(x))
+    enable_lora(model, 2, lora_alpha=6)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert (loaded.layers[-1].lora_rank, loaded.layers[-1].lora_alpha) == (2, 6)
+
+
 def test_weights_of_another_rank_or_without_lora_become_the_kernel(tmp_path):
     other, plain = with_lora(), t2t.Transformer(CONFIG)
     other.save_weights(tmp_path / "other.weights.h5")

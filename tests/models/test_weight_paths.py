@@ -40,16 +40,25 @@ def test_the_path_of_a_weight_is_its_place_in_every_model(config):
     assert config is OTHER or expected <= set(first)
 
 
+def test_a_stack_gives_its_own_dtype_whatever_the_global_policy():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = t2t.Transformer(CONFIG, dtype="float32")
+    finally:
+        keras.config.set_dtype_policy(before)
+    x = tf.ones([1, 3, CONFIG.model_dim])
+    assert model.encoder(x).dtype == model.decoder(x, x).dtype == tf.float32
+    assert t2t.Transformer(CONFIG, dtype="mixed_bfloat16").encoder(x).dtype == tf.bfloat16
+
+
 @pytest.mark.parametrize("config", [CONFIG, OTHER])
 def test_a_policy_for_paths_holds_for_all_layers_below(config):
     policies = keras.dtype_policies.DTypePolicyMap(default_policy="float32")
     policies["encoder.*"] = keras.dtype_policies.DTypePolicy("mixed_bfloat16")
     model = t2t.Transformer(config, dtype=policies)
     for side, dtype in ((model.encoder, "bfloat16"), (model.decoder, "float32")):
-        below = [
-            layer for layer in side._flatten_layers() if type(layer) is not keras.layers.Identity
-        ]
-        assert {layer.compute_dtype for layer in below} == {dtype}
+        assert {layer.compute_dtype for layer in side._flatten_layers()} == {dtype}
     ids = np.array([[5, 6, 7]])
     inputs = {"source_ids": ids, "target_ids": ids}
     with tf.GradientTape() as tape:

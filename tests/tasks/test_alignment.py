@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_keras import Transformer, Translator
 from t2t_keras.errors import InputError
 from tests.tasks import tiny
 
@@ -48,6 +49,12 @@ def test_spans_are_where_the_last_layer_attends_most(translator):
                 token = np.argmax(weights[t])
                 assert span == [offsets.starts[0, token], offsets.ends[0, token]]
                 assert text[slice(*span)]
+
+
+def test_attention_of_a_model_in_float64_is_float32():
+    model = Transformer(tiny.translator().model.config, dtype="float64")
+    found = Translator(model, tiny.tokenizer()).align(["The dog."], ["Der Hund."])
+    assert found.attention.dtype == tf.float32
 
 
 def test_alignment_does_not_depend_on_the_batch(translator):

@@ -19,7 +19,9 @@ class ConvolutionFeedForward(FeedForward):
 
     in_ctranslate2 = True
 
-    kind = staticmethod(functools.partial(keras.layers.Conv1D, kernel_size=1))
+    kind = staticmethod(
+        functools.partial(keras.layers.Conv1D, kernel_size=1, data_format="channels_last")
+    )
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         # A convolution needs a length above 0; of kernel size 1 any length will do.
