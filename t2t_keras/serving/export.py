@@ -136,8 +136,8 @@ def export_saved_model(
         functions = {name: _traced(predictor.requests[name], traced) for name in chosen}
         record = {"device": device, "precision": precision, "requires": weights.requires}
         record.update(predictor.export_record)
-        if verify and precision == "int8":
-            distance = _distance_from_float32(predictor, weights, lines)
+        measures = verify and precision == "int8"
+        if measures and (distance := _distance_from_float32(predictor, weights, lines)):
             record["distance_from_float32"] = distance._asdict()
         exported = tf.Module()
         exported.tokenizer = predictor.tokenizer
@@ -180,8 +180,14 @@ def _live_ranking(predictor, weights, request):
 
 
 def _distance_from_float32(predictor, weights, lines):
-    """Returns the `Distance` of an export in int8; raises VerificationError if it is too large."""
-    name, row = next((n, row) for n, row in predictor.requests.items() if row.ranking and row.score)
+    """Returns the `Distance` of an export in int8, None if no request ranks answers by a score.
+
+    Raises VerificationError if it is too large.
+    """
+    ranked = ((n, row) for n, row in predictor.requests.items() if row.ranking and row.score)
+    name, row = next(ranked, (None, None))
+    if row is None:
+        return None
     texts = lines or sample_lines(predictor.tokenizer, range(1, 21))
     forms = copy.copy(predictor), _reading(predictor, weights)
     functions = (_traced(row.ranking, form) for form in forms)

@@ -244,7 +244,7 @@ def check_own_answers(predictor, requests, answers, precision, lines=None):
                     f"{best!r}, score {score}: nothing was published."
                 )
     limit = score_limit(lines)
-    if not np.mean(differences) <= limit:
+    if differences and not np.mean(differences) <= limit:
         raise VerificationError(
             f"Scores of the exported signature {name!r} in {precision} differ from those of the "
             f"predictor by {np.mean(differences):.3g}, where {limit} is the limit: nothing was "

@@ -217,6 +217,11 @@ def _require_transformer(translator):
             "a shortlist is for a Translator of a Transformer, not for a "
             f"{type(translator).__name__} of a {type(model).__name__}: leave it out."
         )
+    if type(translator) not in (Translator, ShortlistTranslator):
+        raise InputError(
+            f"a shortlist would drop what {type(translator).__name__} changes in Translator: leave "
+            "it out."
+        )
     require_hidden_step(model, "a shortlist")
 
 
@@ -254,7 +259,8 @@ class _NarrowedModel:
         ids = tf.gather(self.candidates.ids, ids)
         hidden, inner, weights = self.model.hidden_step(ids, state.inner)
         _, beams, width = hidden.shape
-        logits = self.logits(tf.reshape(hidden, [-1, width]))  # [batch · beams, candidates]
+        hidden = tf.cast(tf.reshape(hidden, [-1, width]), self.model.compute_dtype)
+        logits = self.logits(hidden)  # [batch · beams, candidates]
         logits = tf.reshape(logits, [-1, beams, tf.shape(self.bias)[1]])
         logits = tf.cast(logits, tf.float32) + state.bias[:, tf.newaxis]
         outputs = logits, state._replace(inner=inner)

@@ -17,6 +17,8 @@ from t2t_keras.ops import int8
 from t2t_keras.serving import export_saved_model
 from t2t_keras.serving.signatures import SIGNATURES
 from t2t_keras.serving.verification import Distance, Request, VerificationError, measure_distance
+from t2t_keras.tasks.classification import Classifier
+from t2t_keras.tasks.requests import TEXT, RequestKind
 from t2t_keras.tasks.translation import Translator
 from tests.serving.session import loaded_export
 from tests.tasks import tiny
@@ -140,6 +142,23 @@ def test_a_classifier_multiplies_in_int8(tmp_path):
     found = loaded.signatures["serving_default"](text=tf.constant(tiny.LINES))["probabilities"]
     np.testing.assert_allclose(found, live.probabilities(tiny.LINES), atol=0.05)
     assert variables_of(tmp_path / "1")["int8"] > 0
+
+
+class Unranked(Classifier):
+    """A predictor without an answer that has a score."""
+
+    requests = {  # noqa: RUF012
+        "serving_default": RequestKind(lambda own, text: own.classify(text)._asdict(), (TEXT,))
+    }
+
+
+def test_a_predictor_without_ranked_answers_has_no_distance_to_measure(tmp_path):
+    plain = classifier()
+    export_saved_model(
+        Unranked(plain.model, plain.tokenizer, plain.labels), tmp_path / "1", **IN_INT8
+    )
+    record = read_json(tmp_path / "1" / "assets.extra" / "export.json")
+    assert record["precision"] == "int8" and "distance_from_float32" not in record
 
 
 # The verification ---------------------------------------------------------------------------------

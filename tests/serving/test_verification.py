@@ -232,6 +232,7 @@ def test_samples_are_checked_on_sample_requests_alone():
     ("float32", 0.1, None, "answers text .* where the predictor itself says"),
     ("float32", 0.1, ["none of them"], "answers text .* where the predictor itself says"),
     ("float32", np.nan, None, "where the predictor itself says"),
+    ("float32", 0.0, ["none of them"], None),
     ("bfloat16", 0.3, None, None),
     ("bfloat16", 2.1, None, "in bfloat16 differ from those of the predictor by 2.1, where 2.0 is"),
     ("bfloat16", 0.24, tiny.LINES, None),

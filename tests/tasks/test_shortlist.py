@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras import ops
+from t2t_keras import Transformer, Translator, ops
 from t2t_keras.data.base_tokenizer import FIRST_WORD
 from t2t_keras.errors import InputError
 from t2t_keras.serving import export_saved_model
@@ -107,6 +107,12 @@ def test_a_shortlist_is_learned_from_shards_measured_and_kept_in_a_file(tmp_path
         Shortlist.load(tmp_path / "list.npz")
 
 
+def test_a_model_in_mixed_precision_is_searched():
+    model = Transformer(tiny.translator().model.config, dtype="mixed_bfloat16")
+    half = Translator(model, tiny.tokenizer(), max_extra_tokens=8, max_source_length=40)
+    assert len(ShortlistTranslator(half, shortlist())(["The dog."])) == 1
+
+
 def test_a_prefix_may_have_any_words():
     given = shortlist()
     narrowed = ShortlistTranslator(tiny.translator(), given)
@@ -117,7 +123,12 @@ def test_a_prefix_may_have_any_words():
     assert found.startswith(prefix)
 
 
+class OwnTranslator(Translator):
+    """A user's own."""
+
+
 @pytest.mark.parametrize(("make", "vocabulary", "message"), [
+    (lambda: OwnTranslator(tiny.model(), tiny.tokenizer()), None, "drop what OwnTr"),
     (classifier, None, "for a Translator of a Transformer, not for a Classifier"),
     (tiny.translator, "other", "is not the one that the shortlist was learned with: learn"),
     (lambda: tiny.translator(beam_size=131), None, "beam_size is 131: with this shortlist"),
