@@ -22,6 +22,7 @@ from absl import logging
 
 from t2t_keras import ops
 from t2t_keras.errors import InputError
+from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.search_steps import CombinedModel, require_hidden_step, require_own_steps
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.ops.top_k import top_k
@@ -35,7 +36,7 @@ class KNNTransformer(CombinedModel):
     the model, and build the datastore again.
 
     Args:
-        model: trained.
+        model: trained. LoRA is merged into a copy of it.
         datastore: that of the model, from `build_datastore`.
         k: nearest keys that predict.
         temperature: T, in the unit of squared distances; lower values favor the nearest keys.
@@ -77,7 +78,7 @@ class KNNTransformer(CombinedModel):
         require_own_steps(model)
         require_hidden_step(model, "kNN-MT")
         _check_datastore(datastore, model.config.model_dim)
-        self.model = model
+        self.model = merge_lora(model)
         self.subset_size = min(settings.subset_size, len(datastore.values))
         self.k = min(settings.k, self.subset_size)
         self.retriever = TfIdfRetriever(datastore.sources, model.config.encoder_vocab_size)

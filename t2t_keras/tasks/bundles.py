@@ -164,7 +164,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
         def graph(self, *values):
             return self.requests[name].graph(self, **dict(zip(names, values, strict=True)))
 
-        specs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype, key) for key, x in inputs.items()]
+        specs = [tf.TensorSpec([None] * x.shape.rank, x.dtype, key) for key, x in inputs.items()]
         key = " ".join([name, *(f"{x.name}:{x.shape.rank}" for x in specs)])
 
         def call():
@@ -202,7 +202,7 @@ class Predictor(keras_compat.SavedSignature, tf.Module):
 
     def merged(self) -> Predictor:
         """Returns a predictor whose model has no LoRA, see `merge_lora`; itself if it has none."""
-        is_trainer = isinstance(self.model, TrainableModel)  # kNN-MT keeps A and B
+        is_trainer = isinstance(self.model, TrainableModel)  # others merge it when they are made
         model = merge_lora(self.model) if is_trainer else self.model
         if model is self.model:
             return self

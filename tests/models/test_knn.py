@@ -7,6 +7,7 @@ import tensorflow as tf
 from t2t_keras import Transformer, TransformerConfig
 from t2t_keras.decoding.beam_search import beam_search
 from t2t_keras.errors import InputError
+from t2t_keras.models import enable_lora
 from t2t_keras.models.knn import Datastore, KNNTransformer, TfIdfRetriever, build_datastore
 from tests.reference import softmax
 
@@ -66,6 +67,17 @@ def test_queries_are_compared_with_tokens_of_the_most_similar_pairs(model, subse
         )
         expected = interpolated(model, hidden[row], keys, tokens, min(5, subset_size), 9.0, 0.4)
         np.testing.assert_allclose(np.exp(mixed(INPUTS)[row]), expected, atol=2e-5)
+
+
+def test_lora_is_merged_into_the_model():
+    tuned = Transformer(TransformerConfig.tiny(vocab_size=20))
+    enable_lora(tuned, 2)
+    for weight in tuned.trainable_weights:
+        weight.assign(tf.random.stateless_normal(weight.shape, [1, 2]))
+    mixed = with_knn(tuned, k=2, interpolation=0.0)
+    assert not any("lora" in weight.path for weight in mixed.weights)
+    expected = tf.nn.log_softmax(tuned(INPUTS))
+    np.testing.assert_allclose(mixed(INPUTS), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_a_datastore_has_each_token_except_padding(model):

@@ -60,6 +60,12 @@ def test_a_row_is_a_graph_and_a_signature(counting):
 
 
 @pytest.mark.slow
+def test_ids_of_any_length_are_one_graph(counting):
+    for length in (3, 5):
+        found = counting.run("decode_ids", source_ids=tf.fill([2, length], 70))
+        assert found["scores"].shape[0] == 2
+
+
 def test_a_row_is_exported_and_verified(counting, tmp_path):
     export_saved_model(counting, tmp_path / "1", signatures=["count"])
     [answer] = (
