@@ -27,7 +27,7 @@ from t2t_keras.tasks.bundles import DESCRIPTION_FILE
 from t2t_keras.types import StrPath
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_FORMAT = 1  # of the converted weights: raised whenever the conversion changes
+_FORMAT = 2  # of the converted weights: raised whenever the conversion changes
 _SETTINGS = (
     "config.json",
     "generation_config.json",
@@ -242,8 +242,11 @@ def _cached(hub, name, error):
             "unset HF_HUB_OFFLINE, and start again."
         ) from error
     with contextlib.suppress(hub.errors.LocalEntryNotFoundError):
-        names = (*_SETTINGS, "*.safetensors")
-        return hub.snapshot_download(name, local_files_only=True, allow_patterns=names)
+        names = (*_SETTINGS, "model*.safetensors")
+        folder = hub.snapshot_download(name, local_files_only=True, allow_patterns=names)
+        files = [f"{file}{end}" for file in WEIGHTS for end in ("", ".index.json")]
+        if any(os.path.exists(os.path.join(folder, file)) for file in files):
+            return folder
     raise InputError(
         f"{name} is in the cache in part, and the hub {hub.constants.ENDPOINT} cannot be asked "
         f"({reason}): start again with the network, and the download resumes."

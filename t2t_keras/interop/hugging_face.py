@@ -201,6 +201,7 @@ def read_search(folder, config, max_source_length, banned=None, first_ids=()):
         "max_extra_tokens": limit,
         "max_target_length": limit,
         "max_source_length": int(min(max_source_length, longest)),
+        "exhaustive": fields.get("early_stopping") == "never",
     }
 
 

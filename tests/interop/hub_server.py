@@ -19,8 +19,8 @@ def serving(models):
     """Serves {name: folder}, see `local_server.running`.
 
     `requests` lists the method, the path and the Range of each request. `refused` is
-    {name: (status, error code)}; `cut_at` is a list of the bytes of model.safetensors at which
-    the next answers break off.
+    {name: (status, error code)}; `cut_at` is a list of the bytes of weights at which the next
+    answers break off.
     """
 
     class Handler(local_server.Handler):
@@ -52,7 +52,7 @@ def serving(models):
             if start:
                 headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
             length, end = len(content) - start, len(content)
-            if self.server.cut_at and self.command == "GET" and path.name == "model.safetensors":
+            if self.server.cut_at and self.command == "GET" and path.stem.endswith("model"):
                 end, self.close_connection = self.server.cut_at.pop(0), True
             self.send(content[start:end], 206 if start else 200, length, **headers)
 

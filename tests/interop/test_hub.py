@@ -39,7 +39,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folders):
-    with hub_server.serving(dict(folders)) as server:
+    with hub_server.serving(folders) as server:
         yield server
 
 
@@ -127,6 +127,26 @@ def test_a_download_that_breaks_off_goes_on_at_once_or_with_the_next_start(start
     assert files == [f"model.safetensors{each}" for each in ranges]
 
 
+@pytest.mark.parametrize("weights", ["tf_model.h5", "pytorch_model.bin"])
+def test_other_forms_of_weights_that_break_off_are_missing_from_the_cache(
+    weights, start, server, folders, tmp_path, monkeypatch
+):
+    folder = shutil.copytree(folders[NAMES["marian"]], tmp_path / "other")
+    monkeypatch.setitem(folders, "someone/other", folder)
+    (folder / "pytorch_model.bin").unlink()
+    (folder / "model.safetensors").rename(folder / weights)
+    start().constants.DOWNLOAD_CHUNK_SIZE = 1_000
+    server.cut_at = [4_000] * 99
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: True)  # torch is looked for
+    with pytest.raises(InputError, match=r"broke off"):
+        t2t.load("someone/other")
+    start(HF_HUB_OFFLINE="1")
+    with pytest.raises(
+        InputError, match=r"is in the cache in part, and the hub .* cannot be asked"
+    ):
+        t2t.load("someone/other")
+
+
 def test_a_model_in_the_cache_is_converted_without_the_network(start, server, folders):
     name = NAMES["marian"]
     module = start()
@@ -164,7 +184,7 @@ OTHERS = {
     "no weights": (lambda f: [(f / n).unlink() for n in ("model.safetensors", "pytorch_model.bin")],
      "has none of model.safetensors, tf_model.h5, pytorch_model.bin"),
     "PyTorch": (lambda f: (f / "model.safetensors").unlink(),
-     r"which only PyTorch reads: .*'.\[torch\]'"),
+     r"which only PyTorch reads: .*'t2t_keras\[torch\]'"),
 }  # fmt: skip
 
 

@@ -89,6 +89,13 @@ def test_a_generation_config_takes_no_field_from_config(tmp_path):
     assert settings == SETTINGS | defaults
 
 
+@pytest.mark.parametrize(("stops", "exhaustive"), [("never", True), (True, False), (False, False)])
+def test_a_search_that_never_stops_early_is_exhaustive(stops, exhaustive, tmp_path):
+    folder = marian_folder.write(tmp_path / "hf")
+    change_json(folder / "generation_config.json", early_stopping=stops)
+    assert load_marian(folder).exhaustive is exhaustive
+
+
 def cleaned(text):
     """Returns what Hugging Face's `clean_up_tokenization` makes of a text."""
     for part in (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"):
