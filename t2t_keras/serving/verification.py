@@ -377,9 +377,9 @@ class Distance(NamedTuple):
         if too_few or not self.score_difference <= limit:
             raise VerificationError(
                 f"in int8 {self.equal:.0%} of {self.lines} lines have the answer of float32 (of 10 "
-                f"or more of yours at least {_MIN_EQUAL_SHARE:.0%} must), and scores differ by "
-                f"{self.score_difference:.3g}, where {limit} is the limit: nothing was published; "
-                "export in bfloat16 or float32."
+                f"or more of yours at least {_MIN_EQUAL_SHARE:.0%} must), and their scores differ "
+                f"by {self.score_difference:.3g}, where {limit} is the limit: nothing was "
+                "published; export in bfloat16 or float32."
             )
 
 
