@@ -4,6 +4,7 @@ Workers are other processes, usually on other machines. They get paths and plain
 and write files of a shared file system.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -20,7 +21,7 @@ from pipelines.batch_inference import windows
 from pipelines.devices import choose_devices
 from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
-from t2t_keras.data.files import open_output, output_path, write_file
+from t2t_keras.data.files import make_folder, open_output, output_path, write_file
 from t2t_keras.data.locks import lock
 from t2t_keras.errors import InputError
 
@@ -60,7 +61,10 @@ def write_outputs(predictor, source, output, options):
     source, output = pathlib.Path(source).absolute(), pathlib.Path(output_path(output))
     parts = output.with_name(f".{output.name}.parts")
     locked = output.with_name(f".{output.name}.lock")
+    make_folder(output.parent)
     with lock(locked, f"writing {output}"):
+        if not locked.exists():  # it was removed between opening and locking
+            raise InputError(f"another process has just written {output}: start again.")
         try:
             _write_windows(predictor, source, output, parts, options)
         finally:
@@ -93,7 +97,7 @@ class _WriteWindow(beam.DoFn):
         self._predictor, self._folder, self._current = predictor, folder, current
 
     def setup(self):
-        os.chdir(self._current)  # the paths of the command may be relative
+        _enter(self._current)
         choose_devices(gpu=False)  # each of many workers would take the GPU's memory
         self._outputs = self._predictor.load()
 
@@ -105,8 +109,14 @@ class _WriteWindow(beam.DoFn):
         write_file(os.path.join(self._folder, f"{number:012d}"), content.encode())
 
 
+def _enter(folder):
+    """Makes relative paths those of the command, if this machine has its folder."""
+    with contextlib.suppress(OSError):  # else only absolute paths are found
+        os.chdir(folder)
+
+
 def _of_split(make, current, config, workdir, split):
-    os.chdir(current)  # the paths of a config may be relative
+    _enter(current)
     choose_devices(gpu=False)
     task = make_task(ml_collections.ConfigDict(json.loads(config)))
     return make(task, Workdir(workdir), split)

@@ -28,6 +28,7 @@ from t2t_keras.data.files import (
     output_path,
     read_json,
     replace,
+    require_regular,
     sha256_of,
     write_json,
 )
@@ -111,11 +112,7 @@ class LinePredictor:
                 "them out."
             )
         if self.terms:
-            if not os.path.isfile(self.terms):
-                raise InputError(
-                    f"--terms={self.terms} is no regular file, and terms are read several times: "
-                    "give a file."
-                )
+            require_regular(self.terms, "terms are")
             Terms.read(self.terms)
         if self.terms and self.saved_model and self.n_best > 1:
             raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")

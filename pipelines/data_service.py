@@ -48,7 +48,7 @@ def main():
     local = is_loopback(host)
     dispatcher, port = None, PORT.value
     if not DISPATCHER.value:
-        with _explained():
+        with _explained(f"the dispatcher cannot listen at --port={PORT.value}: give another port"):
             dispatcher = service.DispatchServer(service.DispatcherConfig(port=PORT.value))
         port = dispatcher.target.rpartition(":")[2]
         logging.info("Trainings reach this service by --data_service=grpc://%s:%s", host, port)
@@ -57,7 +57,9 @@ def main():
             f"--dispatcher={DISPATCHER.value} is on another host, which must reach this worker: "
             "give --host, the name of this host."
         )
-    with _explained():
+    with _explained(
+        f"no worker can work for {DISPATCHER.value or 'it'}: check --dispatcher, --port"
+    ):
         worker = service.WorkerServer(
             service.WorkerConfig(
                 dispatcher_address=DISPATCHER.value or f"localhost:{port}",
@@ -80,16 +82,14 @@ def main():
 
 
 @contextlib.contextmanager
-def _explained():
-    """Raises InputError for a server that does not start."""
+def _explained(message):
+    """Raises InputError, with a message, for a server that does not start."""
     import tensorflow as tf
 
     try:
         yield
     except (RuntimeError, tf.errors.OpError) as error:
-        raise InputError(
-            f"the service cannot start ({reason_of(error)}): give another --port, or correct this."
-        ) from error
+        raise InputError(f"{message} ({reason_of(error)}).") from error
 
 
 def is_loopback(host):

@@ -236,6 +236,7 @@ def _score(task, part, tokenize, baseline, parallel_batches, parameters, predict
 def _read_examples(task):
     """Returns the texts to score, a list of `_Examples`."""
     from pipelines.experiment import choose_split
+    from t2t_keras.data.files import require_regular
 
     directions = _directions(task)
     names = ", ".join(direction.name for direction in directions if direction)
@@ -248,6 +249,8 @@ def _read_examples(task):
         if len(REFERENCE.value) > 1 and task.metric != "bleu":
             raise InputError("several --reference are only for translation: give one.")
         # Each is read with the source, whose lines it must have.
+        if SOURCE.value and len(REFERENCE.value) > 1:
+            require_regular(SOURCE.value, "the source of several references is")
         pairs = [task.examples_of_files(SOURCE.value, path) for path in REFERENCE.value]
         inputs, references = pairs[0]
         if len(pairs) > 1:

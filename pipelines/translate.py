@@ -187,11 +187,12 @@ def _is_line_buffered(writes_through):
             f"--line_buffered: the file --output={OUTPUT.value} appears when it is complete; leave "
             "out one of the two."
         )
-    if LINE_BUFFERED.value and (BATCH_SIZE.value or PARALLEL_BATCHES.value):
-        raise InputError(
-            "--line_buffered answers lines one by one: leave --batch_size and --parallel_batches "
-            "out, or it."
-        )
+    for flag in (BATCH_SIZE, PARALLEL_BATCHES) if LINE_BUFFERED.value else ():
+        if (flag.value or 1) > 1:
+            raise InputError(
+                f"--{flag.name}={flag.value} is for batches, and --line_buffered answers lines one "
+                "by one: leave one of the two out."
+            )
     if LINE_BUFFERED.value is not None:
         return LINE_BUFFERED.value
     return writes_through and not INPUT.value and sys.stdin.isatty()

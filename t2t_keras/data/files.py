@@ -203,7 +203,7 @@ def open_bytes(path):
         except FileNotFoundError as error:
             raise InputError(f"there is no file {path!r}: check the path") from error
         except OSError as error:
-            raise InputError(f"{path} cannot be read ({error}); replace it") from error
+            raise InputError(f"{path} cannot be read ({error}): check its permissions") from error
         yield stack.enter_context(decompressed(file, path, path.endswith(".gz")))
 
 
@@ -218,7 +218,7 @@ def decompressed(file, name, is_gzipped=False):
         is_gzipped = is_gzipped or file.peek(2)[:2] == _GZIP
         yield gzip.GzipFile(fileobj=file) if is_gzipped else file
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{name} cannot be read to its end ({error}); replace it") from error
+        raise InputError(f"{name} cannot be read to its end ({error}): copy it again") from error
 
 
 def read_lines(path, errors="strict", keep_ends=False):
@@ -431,6 +431,13 @@ def remove_temporary_files(folder, subfolders):
     for path in (*pathlib.Path(folder).iterdir(), *below):
         if _LEFTOVER.fullmatch(path.name) and path.is_file():
             path.unlink()
+
+
+def require_regular(path, what):
+    """Raises InputError for a pipe, where `what`, such as "terms are", is read more than once."""
+    path = local_path(path)
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise InputError(f"{path} is no regular file, and {what} read more than once: give a file.")
 
 
 def make_folder(path):

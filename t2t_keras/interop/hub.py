@@ -241,12 +241,13 @@ def _cached(hub, name, error):
             f"{hub.constants.ENDPOINT} cannot be asked ({reason}): connect to the network, or "
             "unset HF_HUB_OFFLINE, and start again."
         ) from error
-    with contextlib.suppress(hub.errors.LocalEntryNotFoundError):
-        names = (*_SETTINGS, "model*.safetensors")
-        folder = hub.snapshot_download(name, local_files_only=True, allow_patterns=names)
-        files = [f"{file}{end}" for file in WEIGHTS for end in ("", ".index.json")]
-        if any(os.path.exists(os.path.join(folder, file)) for file in files):
-            return folder
+    for form in WEIGHTS:
+        stem, _, ending = form.rpartition(".")
+        for files in ([form], [f"{form}.index.json", f"{stem}-*-of-*.{ending}"]):
+            if os.path.exists(os.path.join(snapshot, files[0])):
+                with contextlib.suppress(hub.errors.LocalEntryNotFoundError):
+                    names = (*_SETTINGS, *files)
+                    return hub.snapshot_download(name, local_files_only=True, allow_patterns=names)
     raise InputError(
         f"{name} is in the cache in part, and the hub {hub.constants.ENDPOINT} cannot be asked "
         f"({reason}): start again with the network, and the download resumes."

@@ -151,7 +151,8 @@ class ScaledDotProductAttention(SequenceLayer):
         distance: integers [..., query, key], which `positions` reads; see `adjust_scores`.
 
     Returns:
-        Context [..., query, value_dim] and the attention weights, float32 [..., query, key].
+        Context [..., query, value_dim] and the attention weights, float32 [..., query, key], or
+        float64 as the scores.
 
     Raises:
         InputError: if the mask is not broadcastable to the scores.

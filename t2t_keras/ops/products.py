@@ -108,7 +108,7 @@ class Products:
 
     def partial_logits(self, ids, matrix, dtype):
         columns = tf.transpose(tf.cast(self.lookup(ids, matrix), dtype))  # [width, ids]
-        return lambda x: tf.matmul(x, columns)
+        return lambda x: tf.matmul(tf.cast(x, dtype), columns)
 
     def lookup(self, ids, matrix):
         return tf.gather(matrix, to_index(ids))
@@ -231,7 +231,7 @@ class TransposedProducts(StepProducts):
                 _key("transposed", matrix, dtype),
                 lambda: tf.transpose(tf.cast(tf.convert_to_tensor(matrix), dtype)),
             )  # [width, vocab]
-            return lambda x: tf.matmul(tf.cast(x, dtype), copy)
+            return lambda x: tf.cast(tf.matmul(tf.cast(x, dtype), copy), x.dtype)
 
         super().__init__((matrix, multiplier(matrix)) for matrix in output_matrices)
 
@@ -283,7 +283,7 @@ def _packed_matmul(x, blocks, columns):
     y = tf.matmul(tf.cast(x, blocks.dtype)[tf.newaxis], blocks)  # [blocks, rows, 64]
     bits = tf.transpose(tf.bitcast(y, _INTEGERS[y.dtype.size]), [1, 0, 2])
     y = tf.bitcast(bits, y.dtype)  # [rows, blocks, 64]
-    return tf.reshape(y, [-1, blocks.shape[0] * _BLOCK])[:, :columns]
+    return tf.cast(tf.reshape(y, [-1, blocks.shape[0] * _BLOCK])[:, :columns], x.dtype)
 
 
 # int8 ---------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from absl import logging
 
-from t2t_keras.data.files import local_path, write_file
+from t2t_keras.data.files import local_path, require_regular, write_file
 from t2t_keras.errors import InputError
 from t2t_keras.types import StrPath
 
@@ -97,6 +97,7 @@ class Catalog:
                 "catalogs of messages need polib: pip install 't2t_keras[catalogs]'."
             ) from error
         self._polib, self._path = polib, local_path(path)
+        require_regular(path, "a catalog is")
         try:
             text = pathlib.Path(self._path).read_bytes().decode()
             self._lines = re.findall(r"[^\n]*\n|[^\n]+", text)

@@ -105,11 +105,17 @@ class ShortlistTranslator(Translator):
 
     Raises:
         InputError: if the shortlist belongs to another vocabulary, the translator has another model
-            such as kNN-MT, or twice its beam size exceeds the candidates of an empty sentence.
+            such as kNN-MT or is of a subclass, or twice its beam size exceeds the candidates of an
+            empty sentence.
     """
 
     def __init__(self, translator, shortlist):
         _require_transformer(translator)
+        if not isinstance(self, type(translator)):  # whose own methods would be lost
+            raise InputError(
+                f"a shortlist would drop what {type(translator).__name__} changes in Translator: "
+                "leave it out."
+            )
         self._table, self._common = (tf.Variable(part) for part in shortlist[:2])
         self._vocabulary, self._token_cost = shortlist.vocabulary, shortlist.token_cost
         super().__init__(translator.model, translator.tokenizer, **vars(translator.settings))
@@ -217,11 +223,6 @@ def _require_transformer(translator):
             "a shortlist is for a Translator of a Transformer, not for a "
             f"{type(translator).__name__} of a {type(model).__name__}: leave it out."
         )
-    if type(translator) not in (Translator, ShortlistTranslator):
-        raise InputError(
-            f"a shortlist would drop what {type(translator).__name__} changes in Translator: leave "
-            "it out."
-        )
     require_hidden_step(model, "a shortlist")
 
 
@@ -259,8 +260,7 @@ class _NarrowedModel:
         ids = tf.gather(self.candidates.ids, ids)
         hidden, inner, weights = self.model.hidden_step(ids, state.inner)
         _, beams, width = hidden.shape
-        hidden = tf.cast(tf.reshape(hidden, [-1, width]), self.model.compute_dtype)
-        logits = self.logits(hidden)  # [batch · beams, candidates]
+        logits = self.logits(tf.reshape(hidden, [-1, width]))  # [batch · beams, candidates]
         logits = tf.reshape(logits, [-1, beams, tf.shape(self.bias)[1]])
         logits = tf.cast(logits, tf.float32) + state.bias[:, tf.newaxis]
         outputs = logits, state._replace(inner=inner)

@@ -164,10 +164,12 @@ def remove_unfinished(directory):
 
 
 def set_aside(path, reason):
-    """Renames a checkpoint `….REASON`, or `….REASON2` and so on if that exists."""
+    """Renames a checkpoint `….REASON`, or `….REASON2` and so on; returns the new path."""
     numbers = itertools.chain([""], itertools.count(2))
     paths = (path.with_suffix(f".{reason}{number}") for number in numbers)
-    replace(path, next(target for target in paths if not target.exists()))
+    target = next(target for target in paths if not target.exists())
+    replace(path, target)
+    return target
 
 
 def damaged_paths(directory):

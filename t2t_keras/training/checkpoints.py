@@ -127,9 +127,10 @@ class CheckpointManager:
     def restore_latest(self, start_over: bool = False) -> int:
         """Loads the newest undamaged checkpoint; returns its step, or 0 if there is none.
 
-        A warning names newer checkpoints that are damaged; they are renamed `….damaged`. If there
-        are several workers, all must call this method, and the chief chooses the checkpoint. With
-        `start_over` a run whose checkpoints are all damaged begins at step 0.
+        A warning names newer checkpoints that are damaged; they are renamed `….damaged`, and
+        averages of later steps `….superseded`. If there are several workers, all must call this
+        method, and the chief chooses the checkpoint. With `start_over` a run whose checkpoints are
+        all damaged begins at step 0.
 
         Raises:
             InputError: if the checkpoint belongs to another model or cannot be read, or if all are
@@ -184,8 +185,10 @@ class CheckpointManager:
         for path in damaged:
             files.set_aside(path, "damaged")
         for path in files.averages_from(self.directory, max(result, 1)):
-            logging.warning("%s is of a later step than this run's: it is set aside", path)
-            files.set_aside(path, "superseded")
+            aside = files.set_aside(path, "superseded")
+            logging.warning(
+                "%s is of a later step than the restored one: it is now %s", path, aside
+            )
         return result
 
     def _read_on_other_workers(self, step, variables, values):

@@ -90,6 +90,8 @@ def test_relative_paths_are_those_of_the_command(tmp_path, monkeypatch):
         lambda *_: os.getcwd(), str(tmp_path), make_config().to_json(), "run", "train"
     )
     assert current == os.path.realpath(tmp_path)
+    apache_beam._enter(tmp_path / "of another machine")
+    assert os.getcwd() == current
 
 
 def test_what_does_not_go_together_is_refused_before_a_worker_starts(tmp_path):

@@ -25,7 +25,7 @@ MISTAKES = [
     ("train", [*SMALL, "--config.train.steps.x=3"], "config.train.steps has no field 'x': leave"),
     ("train", [*SMALL, "--config.train.steps=x"], "steps=x: give a whole number from 1 to"),
     ("train", [*SMALL, "--config.data.folder=x"], "--config.data.folder is given twice: give it"),
-    ("translate", ["--workdir=x", "--line_buffered", "--batch_size=8"], "answers lines one by one"),
+    ("translate", ["--workdir=x", "--line_buffered", "--batch_size=8"], "--batch_size=8 is for"),
     ("data_service", ["--port=70000"], "--port=70000"),
     ("evaluate", ["--baseline=LICENSE", "--baseline", "setup.cfg"], "--baseline is given twice"),
     ("evaluate", ["--lowercase", "--nolowercase"], "--lowercase is given twice: give it once."),

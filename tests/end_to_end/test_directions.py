@@ -60,7 +60,11 @@ def test_the_split_of_another_folder_is_not_looked_for_in_the_corpora(tmp_path):
     task = make_task(config)
     with pytest.raises(InputError, match=r"data\.corpora is also given"):
         task.check()  # in a training; `evaluate` takes the folder's text
+    (tmp_path / "dev.en").touch()
     assert choose_split(task, "test") == "dev"
+    (tmp_path / "test.en").touch()
+    with pytest.raises(InputError, match="--split=test may be the corpus's own split 'test' or"):
+        choose_split(task, "test")
 
 
 def test_a_vocabulary_without_the_languages_is_refused():

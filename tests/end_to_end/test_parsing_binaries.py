@@ -119,7 +119,7 @@ def test_shares_and_parsed_trees_of_the_training_text(config, tmp_path):
 
 def test_parsed_trees_may_move_but_neither_come_nor_go_in_a_prepared_run(config):
     without, with_trees, moved = (
-        make_task(config).config.copy_and_resolve_references() for _ in "123"
+        make_task(config).config.copy_and_resolve_references() for _ in range(3)
     )
     with_trees.data.parsed_trees, moved.data.parsed_trees = "a.mrg", "b.mrg"
     assert not list(fixed_fields(with_trees, moved, ["data"]))

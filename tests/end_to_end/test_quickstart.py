@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 
 import pytest
@@ -36,17 +35,13 @@ def test_the_quickstart_learns_the_grammar(tmp_path):
 
 
 def test_the_environment_may_be_named_by_a_relative_path(tmp_path):
-    (tmp_path / "venv/bin").mkdir(parents=True)
-    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
-    script = (
-        'STAMP="$(cat "$1/setup.cfg" "$1/pyproject.toml" | cksum) $1"; '
-        'echo "$STAMP []" > venv/t2t_keras.stamp; '
-        'EXTRA=; source "$1/tools/environment.sh"; cd /; "$PYTHON" -c ""'
-    )
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\n")  # which installs nothing
+    python.chmod(0o755)
+    script = 'EXTRA=; source "$1/tools/environment.sh"; cd /; "$PYTHON" -c ""'
     environment = os.environ | {"T2T_VENV": "venv"}
-    command = ["bash", "-ec", script, "-", ROOT]
-    done = subprocess.run(command, cwd=tmp_path, check=True, env=environment, capture_output=True)
-    assert not done.stdout  # nothing was installed
+    subprocess.run(["bash", "-ec", script, "-", ROOT], cwd=tmp_path, check=True, env=environment)
 
 
 def test_the_translation_of_the_readme_is_that_of_the_quickstart():

@@ -242,7 +242,7 @@ def test_terms_from_a_pipe_are_refused(tmp_path):
     os.mkfifo(tmp_path / "terms")  # which would wait for a writer when it is read
     terms = str(tmp_path / "terms")
     asked = LinePredictor("x", None, 1, False, 64, {}, request="terms", terms=terms)
-    with pytest.raises(InputError, match="terms is no regular file, and terms are read several"):
+    with pytest.raises(InputError, match="terms is no regular file, and terms are read more than"):
         asked.check()
 
 

@@ -64,6 +64,7 @@ def test_a_sentence_a_split_and_two_files(trained, corpus_folder, tmp_path):
     (["--sentence=one two", "--layer=2"], "--layer is 2: give 1 to 1, a layer of the encoder"),
     (["--split=test", "--word=one"], "--word is for --sentence: give it too, or leave --word out"),
     (["--sentence=one two", "--sentences=9"], "--sentences is for --split: give it too, or leave"),
+    (["--split=test", "--beam_size=2"], "--beam_size is for --sentence: give it too, or leave"),
     (["--split=test", "--align_layer=1"], "--align_layer is for --source: give it too, or leave"),
 ])  # fmt: skip
 def test_flags_without_a_picture_are_refused(trained, tmp_path, flags, message):

@@ -59,13 +59,13 @@ def test_a_row_is_a_graph_and_a_signature(counting):
     assert request.inputs.keys() == {"text", "limit"}
 
 
-@pytest.mark.slow
 def test_ids_of_any_length_are_one_graph(counting):
     for length in (3, 5):
         found = counting.run("decode_ids", source_ids=tf.fill([2, length], 70))
         assert found["scores"].shape[0] == 2
 
 
+@pytest.mark.slow
 def test_a_row_is_exported_and_verified(counting, tmp_path):
     export_saved_model(counting, tmp_path / "1", signatures=["count"])
     [answer] = (

@@ -1,6 +1,7 @@
 import collections
 import pickle
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,6 +13,7 @@ from t2t_keras.models.language_model import TransformerLM
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.ops import products
 from t2t_keras.tasks.generation import TextGenerator
+from t2t_keras.tasks.shortlist import ShortlistTranslator
 from t2t_keras.tasks.translation import Translator
 from tests.tasks import tiny
 
@@ -59,6 +61,26 @@ def test_a_translation_is_the_search_over_the_models_own_probabilities(sized_tra
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4)
     decoded = tokenizer.decode(expected.ids[:, 0]).numpy()
     assert translator(texts) == [text.decode() for text in decoded]
+
+
+@pytest.mark.parametrize("least", [1, 2**62])
+def test_layers_with_policies_of_their_own_are_searched(least, monkeypatch):
+    monkeypatch.setattr(products, "_MIN_PACKED_WEIGHTS", least)
+    policies = keras.dtype_policies.DTypePolicyMap(default_policy="float32")
+    for name in ("decoder.*", "embedding"):
+        policies[name] = keras.dtype_policies.DTypePolicy("mixed_bfloat16")
+    mixed = Transformer(tiny.model().config, dtype=policies)
+    mixed.set_weights(tiny.model().get_weights())
+    settings = {"max_extra_tokens": 8, "max_source_length": 40}
+    texts = ["A dog.", "The old man sees it."]
+    for made in (
+        Translator,
+        lambda *own, **rest: ShortlistTranslator(Translator(*own, **rest), tiny.shortlist()),
+    ):
+        found = made(mixed, tiny.tokenizer(), **settings).n_best(texts, 1)
+        expected = made(tiny.model(), tiny.tokenizer(), **settings).n_best(texts, 1)
+        for [ours], [theirs] in zip(found, expected, strict=True):
+            assert abs(ours.score - theirs.score) < 0.2 * abs(theirs.score)
 
 
 def test_n_best_begins_with_the_best(translator):
