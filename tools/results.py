@@ -36,9 +36,10 @@ TOKENIZED = f"{TEST} --tokenize=none --lowercase"
 NO_KNN = "--knn_k=0 --length_penalty=1"
 PAPERS_RECIPE = (
     "--config.train.optimizer=adam --config.train.weight_decay=0 "
-    "--config.train.label_smoothing=0.1 --config.train.steps=6000 "
-    "--config.train.decay_fraction=0 --config.train.checkpoint_every=150 "
-    "--config.train.keep_checkpoints=12 --config.train.average_checkpoints=10"
+    "--config.train.label_smoothing=0.1 --config.train.steps=8000 "
+    "--config.data.tokens_per_batch=8192 --config.train.decay_fraction=0 "
+    "--config.train.checkpoint_every=53 --config.train.keep_checkpoints=10 "
+    "--config.train.average_checkpoints=10"
 )
 
 

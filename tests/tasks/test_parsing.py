@@ -158,7 +158,10 @@ def test_sentences_as_lists_of_words_and_trees_as_results(parser):
     [tree] = parser.trees([["It", "works", "."]])
     assert str(tree) == parser(["  It works\t. "])[0]
     assert parser.trees([""]) == [None]
-    for sentences, message in (("It works", "a list"), ([["two words"]], "without space")):
+    for sentences, message in (
+        ("It works", "a list"),
+        ([["two words"]], r"sentences\[0\]\[0\] is"),
+    ):
         with pytest.raises(InputError, match=message):
             parser(sentences)
     with pytest.raises(InputError, match="n is 4"):
