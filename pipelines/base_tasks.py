@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 
-from pipelines.directions import text_pairs
+from pipelines.directions import parts_of, text_pairs
 from t2t_keras.data.batching import LengthBuckets, Packing
 from t2t_keras.data.bpe_dropout import BpeDropout, RepeatedCorpus, check_bpe_dropout
 from t2t_keras.data.bucket_shapes import bucket_lengths, bucket_shapes
@@ -71,6 +71,15 @@ class Task:
     def check(self):
         """Raises InputError for invalid settings, before any work is done."""
         self.make_corpus()
+
+    def has_split(self, split):
+        """Returns whether the corpus has a split; raises InputError if its files are unreadable."""
+        parts = parts_of(self.config, split)
+        if not any(map(self.make_corpus().has_text, parts)):
+            return False
+        for part in parts:
+            self.evaluation_examples(part, 1)
+        return True
 
     def make_batcher(self, replicas):
         """Returns the `Batcher` that config.data.batching names, for a number of replicas."""

@@ -57,12 +57,11 @@ def main():
             f"--dispatcher={DISPATCHER.value} is on another host, which must reach this worker: "
             "give --host, the name of this host."
         )
-    with _explained(
-        f"no worker can work for {DISPATCHER.value or 'it'}: check --dispatcher, --port"
-    ):
+    address = DISPATCHER.value or f"localhost:{port}"
+    with _explained(f"the worker for {address} cannot start: check --dispatcher and --port"):
         worker = service.WorkerServer(
             service.WorkerConfig(
-                dispatcher_address=DISPATCHER.value or f"localhost:{port}",
+                dispatcher_address=address,
                 worker_address=f"{host}:%port%",
                 port=PORT.value if DISPATCHER.value else 0,
             )

@@ -40,9 +40,9 @@ SOURCE = app.define_path(
 )
 REFERENCE = app.define_path(
     "reference",
-    "File of reference translations of --source, line by line; several references: the flag "
-    "several times; for classification of labels, a line each. Without --source: trees for "
-    "parsing, texts for a language model. Default: those of --split.",
+    "File of reference translations of --source, line by line; give the flag several times for "
+    "several references. Classification: a file of labels, one on each line. Without --source: "
+    "trees for parsing, texts for a language model. Default: those of --split.",
     several=True,
 )
 TOKENIZE = flags.DEFINE_string(

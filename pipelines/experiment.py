@@ -23,7 +23,6 @@ from pipelines.directions import (
 from pipelines.fields import check_fields
 from pipelines.tasks import make_task
 from pipelines.workdir import knn_settings
-from t2t_keras.data.files import local_path, split_names
 from t2t_keras.data.shard_writing import BlockEncoder, write_examples
 from t2t_keras.data.tokenizers import tokenizer_exists
 from t2t_keras.errors import InputError
@@ -227,18 +226,9 @@ def choose_split(task, split):
     Raises:
         InputError: if the corpus also has a split of this name, or unreadable files of it.
     """
-    field, data = f"{split}_split", task.config.data
-    named, parts = data.get(field, split), parts_of(task.config, split)
-    replaced = data.get("corpora") and data.folder  # which holds the text, not the corpora
-    if named == split:
-        return named
-    if replaced:
-        is_there = bool(split_names(local_path(data.folder), split))
-    else:
-        is_there = any(map(task.make_corpus().has_text, parts))
-    if is_there:
-        for part in () if replaced else parts:
-            task.evaluation_examples(part, 1)
+    field = f"{split}_split"
+    named = task.config.data.get(field, split)
+    if named != split and task.has_split(split):
         raise InputError(
             f"--split={split} may be the corpus's own split {split!r} or {named!r}, which "
             f"data.{field} names: give --config.data.{field}={split} for the first, or "

@@ -27,7 +27,7 @@ from pipelines.base_tasks import (
 from pipelines.directions import DirectedCorpora, directions_of, text_pairs
 from pipelines.fields import HEAD, task_name
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
-from t2t_keras.data.files import nfc, read_lines
+from t2t_keras.data.files import local_path, nfc, read_lines, split_names
 from t2t_keras.data.labeled_text import (
     LabeledBuckets,
     LabeledFolder,
@@ -98,6 +98,12 @@ class TranslationTask(TextTask, SequenceTask):
             return FolderCorpus(data.folder, *languages, data.errors)
         import_dataset(data.tfds_import)
         return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
+
+    def has_split(self, split):
+        data = self.config.data
+        if data.corpora and data.folder:  # of `evaluate`, which reads this folder instead
+            return bool(split_names(local_path(data.folder), split))
+        return super().has_split(split)
 
     def corpus_at(self, place, source, target):
         """Returns the corpus of a folder, or otherwise of a TFDS dataset, for two languages."""

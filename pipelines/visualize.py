@@ -52,7 +52,7 @@ ALIGN_LAYER = flags.DEFINE_integer(
     1,
 )
 DECODING = app.define_decoding(without=("protected_pattern",), ensembles=False)
-_OF_ALL = ("checkpoint", "max_source_length")
+OF_SEARCH = [DECODING[name] for name in DECODING.keys() - {"checkpoint", "max_source_length"}]
 LANGUAGES = app.define_languages()
 override_data = app.define_data_fields()
 
@@ -67,7 +67,7 @@ def main():
     if not (SENTENCE.value or SPLIT.value or SOURCE.value or REFERENCE.value):
         raise InputError("nothing to show: give --sentence, --split, or --source and --reference.")
     for flag, needed in (
-        *((flag, SENTENCE) for flag in (TRANSLATION, WORD, LAYER, *_of_search())),
+        *((flag, SENTENCE) for flag in (TRANSLATION, WORD, LAYER, *OF_SEARCH)),
         (SENTENCES, SPLIT),
         (ALIGN_LAYER, SOURCE),
     ):
@@ -98,11 +98,6 @@ def main():
         show_heads(translator, *examples, OUTPUT.value)
     if SOURCE.value or REFERENCE.value:
         show_alignment(translator, *pairs, OUTPUT.value)
-
-
-def _of_search():
-    """Returns the flags that only the translation of a sentence reads."""
-    return [flag for name, flag in DECODING.items() if name not in _OF_ALL]
 
 
 def load_translator(workdir):

@@ -150,6 +150,13 @@ def stored_path(path):
     return os.path.join(folder, names.get(nfc(name), name))
 
 
+def require_regular(path, what):
+    """Raises InputError for a pipe, where `what`, such as "terms are", is read more than once."""
+    path = local_path(path)
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise InputError(f"{path} is no regular file, and {what} read more than once: give a file.")
+
+
 def existing_folder(path, content):
     """Returns a folder's `local_path`; raises InputError, naming the content, if there is none."""
     path = local_path(path)
@@ -431,13 +438,6 @@ def remove_temporary_files(folder, subfolders):
     for path in (*pathlib.Path(folder).iterdir(), *below):
         if _LEFTOVER.fullmatch(path.name) and path.is_file():
             path.unlink()
-
-
-def require_regular(path, what):
-    """Raises InputError for a pipe, where `what`, such as "terms are", is read more than once."""
-    path = local_path(path)
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        raise InputError(f"{path} is no regular file, and {what} read more than once: give a file.")
 
 
 def make_folder(path):
