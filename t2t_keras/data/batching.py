@@ -35,7 +35,7 @@ class Batcher(abc.ABC):
                 padding and left out.
             seed: shuffles the batches of each shard of `PAIRS_PER_SHARD` pairs, in another order at
                 each iteration. As with `tf.data.Dataset.shuffle`, the orders also depend on
-                `tf.random.set_seed`. None: the same order each time, by `LengthBuckets` of lengths.
+                `tf.random.set_seed`. None: the same order each time; of `LengthBuckets`, by length.
 
         Returns:
             `(inputs, labels, weights)`, every pair once; see `make_batch`.

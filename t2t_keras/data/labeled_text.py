@@ -182,7 +182,7 @@ class LabeledTFDS(TFDSCorpus):
     """A labeled dataset of TensorFlow Datasets, such as `imdb_reviews`.
 
     Args:
-        labels: of the names of the dataset's own classes, in any order.
+        labels: `LabelEncoder` of the names of the dataset's own classes, in any order.
         text, label: the features that hold a text and its class.
 
     Raises:

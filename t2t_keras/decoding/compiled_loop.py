@@ -24,7 +24,7 @@ _LEAST_LENGTH = 32
 
 
 class CompiledLoop(SearchLoop):
-    """Runs a beam search, one without a constraint and records, by XLA; see the module.
+    """Runs a beam search without a constraint and without records by XLA; see the module.
 
     Args:
         model: model that is searched, for which `models.search_steps.has_room` is True; None: a

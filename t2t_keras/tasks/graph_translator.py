@@ -272,7 +272,7 @@ class GraphTranslator(SearchPredictor):
             string [batch].
 
         Raises:
-            InputError: if sources may have fewer than 7 tokens, too few for some characters.
+            InputError: if the limit of sources is below 7 tokens, too few for some characters.
             tf.errors.InvalidArgumentError: as `translate`, also for the terms and languages of a
                 document without a sentence.
         """

@@ -164,7 +164,7 @@ class Translator(GraphTranslator):
         and addresses, come through unchanged, each once; see `tasks.spans`.
 
         Raises:
-            InputError: if sources may have fewer than 7 tokens, or as in a call.
+            InputError: if the limit of sources is below 7 tokens, or as in a call.
         """
         inputs = self._inputs(texts, source_language, target_language, terms)
         outputs = self.run("document_terms" if "terms" in inputs else "document", **inputs)
