@@ -113,7 +113,7 @@ class BpeDropout:
             parts[best[1] : best[1] + 2] = [self._pieces[best[0]]]
 
     def _smallest_parts(self, word):
-        """Returns the characters of a word; tokens that were not learned, as of bytes, stay whole."""
+        """Returns the characters of a word; tokens that were not learned stay whole: bytes."""
         pieces = [self._pieces[id_] for id_ in np.frombuffer(word, np.int32)]
         return tuple(
             part for piece in pieces for part in (piece if piece in self._learned else (piece,))
