@@ -114,14 +114,14 @@ def check_languages(predictor, languages):
 def languages_of(config, direction, predictor):
     """Returns the languages that a call of a predictor takes, {name: code}; none if bilingual.
 
-    The direction None is that of the config's only corpus.
+    The direction None is that of the config's only corpus; a code is None if it names no languages.
     """
     if getattr(predictor, "languages", None) is None:
         return {}
     if direction is not None:
         return direction.languages
     data = config.data
-    return {name: data[name] for name in ("source_language", "target_language")}
+    return {name: data[name] or None for name in ("source_language", "target_language")}
 
 
 def encoders_of(config, template, sources, targets, part):

@@ -332,7 +332,13 @@ def _tokenizer(task, direction):
 
     if task.metric != "bleu":
         return None
-    usual = task.bleu_tokenizer(direction and direction.target)
+    language = _target_language(task, direction)
+    usual = task.bleu_tokenizer(language)
+    if TOKENIZE.value is None and not language:
+        logging.warning(
+            "BLEU with --tokenize=13a, as the target language is unknown: for one without spaces "
+            "between words give zh, ja-mecab, ko-mecab or char"
+        )
     if TOKENIZE.value is None and usual != "13a":
         logging.info("BLEU with --tokenize=%s, for the target language", usual)
     if TOKENIZE.value == "13a" != usual:
@@ -341,7 +347,7 @@ def _tokenizer(task, direction):
         )
     make_bleu(TOKENIZE.value or usual, LOWERCASE.value)
     if COMPOUND_SPLIT.value:
-        compound_split_bleu(["a"], ["a"], _target_language(task, direction))
+        compound_split_bleu(["a"], ["a"], language or "de")
     return TOKENIZE.value or usual
 
 
@@ -362,7 +368,9 @@ def _extra_scores(sources, translations, references, baseline, tokenize, languag
         groups = bleu_by_length(sources, translations, references, tokenize, LOWERCASE.value)
         result["by_length"] = [dataclasses.asdict(group) for group in groups]
     if COMPOUND_SPLIT.value:
-        result["compound_split_bleu"] = compound_split_bleu(translations, references, language)
+        result["compound_split_bleu"] = compound_split_bleu(
+            translations, references, language or "de"
+        )
     return result
 
 

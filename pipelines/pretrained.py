@@ -34,10 +34,14 @@ def workdir_of(workdir, model):
 
 
 def make_config(translator):
-    """Returns the config of a `Translator`'s workdir, for fine-tuning."""
+    """Returns the config of a `Translator`'s workdir, for fine-tuning.
+
+    It names no languages: the files of most models do not say which they translate.
+    """
     config = wmt14_en_de_base.get_config()
     config.model.update(dataclasses.asdict(translator.model.config))
-    config.data.update(tfds="", tokenizer=translator.tokenizer.kind, tokens_per_batch=4_000)
+    config.data.update(tfds="", source_language="", target_language="")
+    config.data.update(tokenizer=translator.tokenizer.kind, tokens_per_batch=4_000)
     config.train.update(  # a few passes over a small corpus, at a low rate
         steps=2_000,
         warmup_steps=400,

@@ -77,6 +77,8 @@ class TranslationTask(TextTask, SequenceTask):
     def check(self):
         super().check()
         data = self.config.data
+        if not data.corpora:
+            self._languages()
         if data.corpora and data.folder:
             raise InputError(
                 f"data.folder is {data.folder!r}, and data.corpora is also given: give one of them."
@@ -93,11 +95,21 @@ class TranslationTask(TextTask, SequenceTask):
                 {d.name: self.corpus_at(d.place, d.source, d.target) for d in directions}
             )
         require_corpus(data)
-        languages = data.source_language, data.target_language
         if data.folder:
-            return FolderCorpus(data.folder, *languages, data.errors)
+            return FolderCorpus(data.folder, *self._languages(), data.errors)
         import_dataset(data.tfds_import)
-        return TFDSCorpus(data.tfds, *languages, data_dir=data.tfds_data_dir or None)
+        return TFDSCorpus(data.tfds, *self._languages(), data_dir=data.tfds_data_dir or None)
+
+    def _languages(self):
+        """Returns the languages of the config's only corpus, source first."""
+        data = self.config.data
+        if not (data.source_language and data.target_language):
+            raise InputError(
+                "the config names no languages, as of a pretrained model: train with "
+                "--config.data.source_language=… and --config.data.target_language=…, the endings "
+                "of the files; evaluate takes --source and --reference."
+            )
+        return data.source_language, data.target_language
 
     def has_split(self, split):
         data = self.config.data

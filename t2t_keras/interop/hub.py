@@ -27,7 +27,7 @@ from t2t_keras.tasks.bundles import DESCRIPTION_FILE
 from t2t_keras.types import StrPath
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_FORMAT = 2  # of the converted weights: raised whenever the conversion changes
+_FORMAT = 3  # of the converted weights: raised whenever the conversion changes
 _SETTINGS = (
     "config.json",
     "generation_config.json",

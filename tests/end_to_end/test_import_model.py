@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import t2t_keras as t2t
 from pipelines import training
+from pipelines.tasks import make_task
 from pipelines.workdir import Workdir
 from t2t_keras.interop.m2m100 import load_m2m100
 from t2t_keras.interop.marian import load_marian
@@ -47,6 +48,25 @@ def test_workdir_and_export_answer_as_the_folder_does(imported, expected, tmp_pa
     assert [text.decode() for text in found] == texts
 
 
+def test_no_languages_are_assumed(imported, expected, tmp_path):
+    workdir, (languages, _) = imported[1], expected
+    source, reference = tmp_path / "test.fr", tmp_path / "test.en"
+    for path in (source, reference):
+        path.write_text("Un train.\n")
+    texts = [f"--workdir={workdir}", f"--source={source}", f"--reference={reference}"]
+    if languages:
+        assert "source_language is missing" in refused("evaluate", *texts)
+    else:
+        folder = f"--config.data.folder={tmp_path}"
+        assert "--source and --reference" in refused("evaluate", texts[0], folder, "--split=test")
+        _, stderr = run("evaluate", *texts, "--beam_size=1")
+        assert "the target language is unknown" in stderr
+    task = make_task(Workdir(workdir).load_config())
+    translator = load_marian(imported[0]) if not languages else load_m2m100(imported[0])
+    predictor = task.make_predictor(translator.model, translator.tokenizer)
+    assert predictor.settings.text_language == ""  # documents keep every abbreviation
+
+
 def test_a_folder_that_cannot_be_read_leaves_nothing(tmp_path):
     broken = tmp_path / "broken"
     broken.mkdir()
@@ -64,6 +84,8 @@ def test_training_on_lowers_the_loss(imported, tmp_path):
             (tmp_path / f"{split}.{language}").write_text(f"{line}\n" * 40)
     flags = [f"--config=workdir:{workdir}", f"--workdir={workdir}"]
     flags += [f"--config.data.folder={tmp_path}", "--config.data.validation_split=val"]
+    assert "names no languages" in refused("train", *flags, "--config.train.steps=40")
+    flags += ["--config.data.source_language=en", "--config.data.target_language=de"]
     flags += [f"--config.train.{name}=20" for name in ("validate_every", "checkpoint_every")]
     flags += ["--config.train.log_every=5", "--config.train.validation_sentences=0"]
     flags += ["--config.train.warmup_steps=10"]
