@@ -55,11 +55,10 @@ VOCABULARY = app.define_path(
 
 
 def main():
-    from pipelines.pretrained import make_config
+    from pipelines.pretrained import converted, make_config
     from pipelines.workdir import Workdir
     from t2t_keras.data.files import require_free
     from t2t_keras.data.tokenizers import load_tokenizer
-    from t2t_keras.interop.hub import converted
     from t2t_keras.interop.pretrained import load_pretrained, write_pretrained
     from t2t_keras.serving.export import new_version
     from t2t_keras.tasks.bundles import DESCRIPTION_FILE

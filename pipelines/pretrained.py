@@ -22,15 +22,20 @@ def workdir_of(workdir, model):
         raise InputError("give either --workdir or --model.")
     if workdir:
         return workdir
-    if not hub.is_name(model) and os.path.isdir(model):
+    folder = converted(model)
+    if not os.path.exists(os.path.join(folder, "config.json")):
+        Workdir(folder).save_config(make_config(load(folder)))
+    return folder
+
+
+def converted(model):
+    """Returns the folder of the model "OWNER/NAME" of the hub; InputError if it names a folder."""
+    if os.path.isdir(os.path.expanduser(model)):
         raise InputError(
             f"--model={model} is a folder: make a workdir of it by pipelines.import_model "
             f"--from={model}, and give this as --workdir; or it is a workdir: --workdir={model}."
         )
-    folder = hub.converted(model)
-    if not os.path.exists(os.path.join(folder, "config.json")):
-        Workdir(folder).save_config(make_config(load(folder)))
-    return folder
+    return hub.converted(model)
 
 
 def make_config(translator):

@@ -275,6 +275,8 @@ def test_commands_take_a_name(kind, start, server, folders, tmp_path):
     ("translate", ["--model=a/b", "--workdir=c"], "one of --workdir, --model and --saved_model"),
     ("translate", ["--model=opus"], "'opus' is not the name of a model: give OWNER/NAME"),
     ("translate", ["--model=tests"], "--model=tests is a folder: make a workdir of it"),
+    ("translate", ["--model=tests/data"], "--model=tests/data is a folder: make a workdir of it"),
+    ("import_model", ["--workdir=x", "--model=tests/data"], "--model=tests/data is a folder"),
     ("evaluate", ["--model=a/b"], "also give --source and --reference"),
     ("export", ["--output=x"], "give either --workdir or --model"),
     ("import_model", ["--workdir=x", "--model=a/b", "--from=c"], "either --from or --model"),
