@@ -177,7 +177,9 @@ def _download(hub, name):
         files = [*(file for file in _SETTINGS if file in sizes), *_weights_of(place, sizes)]
         total = sum(sizes[file] for file in files)
         print(f"{place}: {_size(total)}, license: {_license(info)}", file=sys.stderr)
-        _require_room(hub, name, total)
+        kept = [hub.try_to_load_from_cache(name, file, revision=info.sha) for file in files]
+        cached = sum(os.path.getsize(path) for path in kept if isinstance(path, str))
+        _require_room(hub, name, 2 * total - cached)
         return hub.snapshot_download(name, allow_patterns=files)
 
 
@@ -219,14 +221,14 @@ def _size(count):
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def _require_room(hub, name, total):
-    """Raises InputError if the disk has no room for a download and the converted weights."""
+def _require_room(hub, name, size):
+    """Raises InputError if the disk has no room for a download and the converted weights, bytes."""
     cache = hub.constants.HF_HUB_CACHE
     make_folder(cache)
     free = shutil.disk_usage(cache).free
-    if free < 2 * total:
+    if free < size:
         raise InputError(
-            f"{name} needs {_size(2 * total)} on the disk, with the converted weights, and {cache} "
+            f"{name} needs {_size(size)} on the disk, with the converted weights, and {cache} "
             f"has {_size(free)} left: make room, or set HF_HOME to a folder on another disk."
         )
 

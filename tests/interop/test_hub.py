@@ -212,6 +212,19 @@ def test_a_full_disk_says_so(start, monkeypatch):
     monkeypatch.undo()
 
 
+def test_files_in_the_cache_need_no_room_again(start, folders, monkeypatch):
+    start()
+    name = NAMES["marian"]
+    with monkeypatch.context() as patch:
+        patch.setattr(hub, "_write", lambda *_: None)  # a process that ends before it converts
+        hub.converted(name)
+    total = sum(os.path.getsize(folders[name] / file) for file in os.listdir(folders[name]))
+    free = type("usage", (), {"free": 1.2 * total})  # files that are not read are in it
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: free)
+        hub.converted(name)
+
+
 def test_a_disk_that_fills_says_so(start, monkeypatch):
     def fill(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
