@@ -7,6 +7,7 @@ and its entry in `TASKS`.
 
 import dataclasses
 import itertools
+import math
 import os
 
 import keras
@@ -26,6 +27,7 @@ from pipelines.base_tasks import (
 )
 from pipelines.directions import DirectedCorpora, directions_of, text_pairs
 from pipelines.fields import HEAD, task_name
+from t2t_keras.data.base_tokenizer import is_blank
 from t2t_keras.data.corpora import FolderCorpus, TFDSCorpus, aligned_files
 from t2t_keras.data.files import local_path, nfc, read_lines, split_names
 from t2t_keras.data.labeled_text import (
@@ -413,12 +415,15 @@ class LanguageModelTask(TextTask, SequenceTask):
         return answer(score, rows)
 
     def score(self, outputs, references, **_):
-        return dataclasses.asdict(perplexities(references, *zip(*outputs, strict=True)))
+        scores = dataclasses.asdict(perplexities(references, *zip(*outputs, strict=True)))
+        # JSON has no infinity, such as the perplexity by word of a text without spaces.
+        return {name: x if math.isfinite(x) else None for name, x in scores.items()}
 
 
 def _kept_texts(texts, place):
     """Returns the texts that are not blank, twice; training leaves blank ones out as well."""
-    kept = [text for text in texts if text.strip()]
+    blank = is_blank(texts).numpy() if texts else ()
+    kept = [text for text, is_empty in zip(texts, blank, strict=True) if not is_empty]
     if texts and not kept:
         raise InputError(f"{place} has no text: give at least one line with a word.")
     if len(kept) < len(texts):

@@ -1,6 +1,7 @@
 """A language model by the commands: lines and streams, perplexities, continuations, an export."""
 
 import itertools
+import json
 import math
 import random
 import shutil
@@ -214,6 +215,17 @@ def test_an_empty_validation_text_leaves_no_tokens(folder, tmp_path):
     flags = [*SMALL, f"--workdir={tmp_path / 'run'}", f"--config.data.folder={tmp_path}"]
     assert "val.de is empty" in refused("prepare", *flags)
     assert not (tmp_path / "run" / "tokens").exists()
+
+
+def test_scores_are_json_and_leave_out_what_training_leaves_out(config, tmp_path):
+    task = make_task(config)
+    scores = task.score([(-1500.0, 501)], ["字" * 500])  # two words, so far as spaces tell
+    assert scores["word_perplexity"] is None and scores["words"] == 2
+    assert "null" in json.dumps(scores, allow_nan=False)
+    assert scores["perplexity"] == pytest.approx(math.exp(1500 / 501))
+    (tmp_path / "text").write_text("eins\n\u200b\n\u2060 \nzwei\n", "utf-8")
+    texts, _ = task.examples_of_files(None, tmp_path / "text")
+    assert texts == ["eins", "zwei"]
 
 
 @pytest.mark.parametrize("rows", ["lines", "stream"])
