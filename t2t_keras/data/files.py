@@ -61,7 +61,22 @@ _MARKUP = re.compile(
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 """Where files of marked-up sentences begin: SGML and XML of test sets, TMX, XLIFF"""
+_NO_DOCUMENT = (
+    (
+        re.compile(rb"""\{\s*"[^"]*"\s*:.*\}\s*""", re.DOTALL),
+        "JSON",
+        "by jq -r .translation.en (and .de), or give the rows to encode_pairs in Python",
+    ),
+    (
+        re.compile(rb"""(#[^\n]*\n\s*)*(msgctxt|msgid)\s+".*"\s*"""),
+        "a catalog of messages",
+        "by po2txt of the translate toolkit; or give translate the catalog, a file .po or .pot, as "
+        "--input, and --output",
+    ),
+)
+"""(beginning of a file whose words are not all text, kind, how to extract the text)"""
 _NO_LINES_OF_TEXT = (
+    *_NO_DOCUMENT,
     (
         _MARKUP,
         "markup",
@@ -74,22 +89,12 @@ _NO_LINES_OF_TEXT = (
         "those of IWSLT's train.tags files by grep -v '^<', on both sides",
     ),
     (
-        re.compile(rb"""\{\s*"[^"]*"\s*:.*\}\s*""", re.DOTALL),
-        "JSON",
-        "by jq -r .translation.en (and .de), or give the rows to encode_pairs in Python",
-    ),
-    (
-        re.compile(rb"""(#[^\n]*\n\s*)*(msgctxt|msgid)\s+".*"\s*"""),
-        "a catalog of messages",
-        "by po2txt of the translate toolkit; the command translate takes catalogs as they are",
-    ),
-    (
         re.compile(rb"\d+\s+(\d+:)?\d\d:\d\d[,.]\d{3}\s*-->.*|WEBVTT([ \t]+-.*)?\s*", re.DOTALL),
         "subtitles",
         "the lines without numbers and times; translate --document takes subtitles as they are",
     ),
 )
-"""(beginning of a file that has other things than a sentence on each line, kind, how to extract)"""
+"""The same of a file that has other things than a sentence on each line."""
 _UNFINISHED = re.compile(rb"<!--.*|(#[^\n]*\n\s*)+|\d+\s+", re.DOTALL)  # may be one of these yet
 _BEFORE_MARKUP = re.compile(rb"(\xef\xbb\xbf|\s|<!--.*?-->)*", re.DOTALL)
 _LONGEST_COMMENT = 4096  # bytes before markup, in which a comment may end
@@ -254,10 +259,12 @@ def split_lines(file, name, errors="strict", keep_ends=False):
 
     Raises:
         InputError: for a line that is not UTF-8, with its number, and for a file that is not UTF-8
-            text, such as a compressed one or UTF-16. Unless lines keep their ends, as in documents,
-            also for what `_NO_LINES_OF_TEXT` lists and lines that end in carriage returns alone.
+            text, such as a compressed one or UTF-16, JSON or a catalog. Unless lines keep their
+            ends, as in documents, also for all that `_NO_LINES_OF_TEXT` lists and for lines that
+            end in carriage returns alone.
     """
-    head = None if keep_ends else b""  # what may still become the first line with content
+    refused = _NO_DOCUMENT if keep_ends else _NO_LINES_OF_TEXT
+    head = b""  # what may still become the first line with content
     for number, line in enumerate(file, start=1):  # iterating over bytes splits at line feeds alone
         if number == 1:
             _refuse_formats(line, name)
@@ -266,12 +273,13 @@ def split_lines(file, name, errors="strict", keep_ends=False):
             content = head[_BEFORE_MARKUP.match(head).end() :]
             is_open = _UNFINISHED.fullmatch(content) and len(content) < _LONGEST_COMMENT
             head = content if is_open or not content else None
-            if number == 1 and b"\r" in line.rstrip(b"\r") and not line.endswith(b"\n"):
+            is_one_line = number == 1 and not line.endswith(b"\n")
+            if is_one_line and not keep_ends and b"\r" in line.rstrip(b"\r"):
                 raise InputError(
                     f"{name} has carriage returns and no line feed: convert its lines, such as by "
                     r"tr '\r' '\n'"
                 )
-            for beginning, kind, advice in _NO_LINES_OF_TEXT:
+            for beginning, kind, advice in refused:
                 if beginning.fullmatch(content):
                     start = b" ".join(content[:40].split()).decode(errors="replace")
                     raise InputError(
