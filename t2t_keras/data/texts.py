@@ -304,8 +304,14 @@ def _lines(file, name):
     if file.read(0) == b"":
         yield from split_lines(file, name)
         return
-    for line in file:
-        yield line.removesuffix("\n").removesuffix("\r").lstrip("\ufeff")
+    try:
+        for line in split_lines((encode_utf8(line) for line in file), name):
+            yield line.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name} is a file that is not valid in the encoding of its open() ({error}): open it "
+            "with 'rb', whose error names the line, with its encoding, or with errors='replace'."
+        ) from error
     ends = getattr(file, "newlines", None)
     if "\r" in ((ends,) if isinstance(ends, str) else ends or ()):
         raise InputError(

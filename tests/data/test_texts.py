@@ -191,6 +191,14 @@ def test_lines_of_open_files_and_of_surrogates(tmp_path):
         as_strings(file)
     with path.open("rb") as file:
         assert as_strings(file) == ["one\rone", "two"]
+    for content, message in ((b"f\xfcr\n", "not valid"), (b'<tmx version="1.4">\n', "markup")):
+        path.write_bytes(content)
+        for mode, options in (("rb", {}), ("r", {"encoding": "utf-8"})):
+            with path.open(mode, **options) as file, pytest.raises(InputError, match=message):
+                as_strings(file)
+    path.write_bytes(b"f\xfcr\n")
+    with path.open(encoding="latin-1") as file:
+        assert as_strings(file) == ["für"]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
