@@ -98,7 +98,13 @@ class TFDSCorpus:
             rows = _read_rows(files, self._features, self._builder.info.disable_shuffling)
             count = self._builder.info.splits[split].num_examples
             return deterministic(rows.apply(tf.data.experimental.assert_cardinality(count)))
-        rows = self._builder.as_dataset(split=split, shuffle_files=False)
+        try:
+            rows = self._builder.as_dataset(split=split, shuffle_files=False)
+        except (ValueError, NotImplementedError) as error:
+            raise InputError(
+                f"{self.name} has no split {split!r} ({reason_of(error)}): give one of "
+                f"{quoted(splits)}, or a slice that is not empty, such as 'train[:90%]'"
+            ) from error
         return deterministic(rows.map(lambda row: _sides(row, self._features)))
 
     def _text_files(self, split):

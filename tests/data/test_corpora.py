@@ -198,6 +198,9 @@ def test_tfds_mistakes_are_input_errors(tmp_path, monkeypatch):
     assert set(texts_of(corpus.examples("train"))) == expected
     with pytest.raises(InputError, match=r"no split 'test'; it has 'train'"):
         corpus.examples("test")
+    for slice_of in ("train[:90", "train[:150%]", "train[:50%]+vaildation"):
+        with pytest.raises(InputError, match=r"no split 'train.*a slice that is not empty"):
+            corpus.examples(slice_of)
     with pytest.raises(InputError, match=r"no feature 'fr'; it has 'de', 'en'|'en', 'de'"):
         TFDSCorpus("tiny_pairs", "en", "fr", data_dir=str(tmp_path))
     for name in ("no_such_thing", "wmt14_translate/xx-en"):
