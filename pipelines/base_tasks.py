@@ -126,7 +126,7 @@ class SequenceTask(Task):
     buckets, packing = LengthBuckets, Packing
 
     def model_config(self):
-        return TransformerConfig(**self.config.model)
+        return TransformerConfig.of(self.config.model.to_dict())
 
     def make_model(self):
         return Transformer(self.model_config())

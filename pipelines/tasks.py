@@ -291,7 +291,7 @@ class ClassificationTask(TextTask):
 
     def model_config(self):
         model = self.config.model.items()
-        return TransformerConfig(**{name: value for name, value in model if name not in HEAD})
+        return TransformerConfig.of({name: value for name, value in model if name not in HEAD})
 
     def make_model(self):
         head = {name: self.config.model[name] for name in HEAD}

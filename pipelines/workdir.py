@@ -251,6 +251,7 @@ class Workdir:
         with config.ignore_type():  # of a config that holds a whole number for a float
             config.knn.update(knn)
             config.decode.update(given)
+        task.predictor.settings_type.checked(config.decode, f"{self._config}: decode.")
         for field in knn:
             if field != "k" and not config.knn.k:
                 raise InputError(f"--knn_{field} is for kNN-MT: also give --knn_k.")

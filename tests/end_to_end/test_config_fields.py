@@ -177,6 +177,19 @@ def test_a_sentencepiece_model_is_the_vocabulary_of_a_run(config, folder, tmp_pa
         experiment.prepare(make_task(config), Workdir(tmp_path / "other"))
 
 
+def test_a_field_of_a_newer_version_is_named(config, tmp_path):
+    workdir = Workdir(tmp_path / "run")
+    with config.unlocked():
+        config.decode.new = 1
+    workdir.save_config(config)
+    with pytest.raises(InputError, match=r"config.json: decode.new is not a setting of a Transl"):
+        workdir.load_predictor()
+    with config.unlocked():
+        config.model.new = 1
+    with pytest.raises(InputError, match=r"has no field 'new'.* the version of t2t_keras"):
+        make_task(config).make_model()
+
+
 def test_a_split_that_may_be_another_one_is_refused(config):
     """Where the corpus has a split "test", and data.test_split names another one."""
     task = make_task(config)
