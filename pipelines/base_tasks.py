@@ -72,6 +72,9 @@ class Task:
         """Raises InputError for invalid settings, before any work is done."""
         self.make_corpus()
 
+    def check_tokenizer(self):
+        """Raises InputError if config.data has no tokenizer for a run without a vocabulary."""
+
     def has_split(self, split):
         """Returns whether the corpus has a split; raises InputError if its files are unreadable."""
         parts = parts_of(self.config, split)
@@ -153,7 +156,8 @@ def make_tokenizer(kind, lines, vocab_size, languages=(), placeholders=0):
     if not os.path.exists(os.path.expanduser(kind)):
         raise InputError(
             f"data.tokenizer is {kind!r}: give {', '.join(TRAINABLE)} or the path of a "
-            "SentencePiece model; there is no such file."
+            "SentencePiece model; there is no such file. A pretrained model's tokenizer is in its "
+            "own workdir: give this as --workdir."
         )
     tokenizer = read_sentencepiece(kind, languages, placeholders)
     if tokenizer.vocab_size != vocab_size:
@@ -173,11 +177,17 @@ class TextTask(Task):
         if data.bpe_dropout and data.tokenizer in TRAINABLE:  # a file's is checked when it is read
             check_bpe_dropout(data.tokenizer, data.bpe_dropout)
 
+    def check_tokenizer(self):
+        if self.config.data.tokenizer not in TRAINABLE:
+            self._make_tokenizer(())  # which reads a file, not the texts
+
     def train_tokenizer(self, corpus):
         """Returns the tokenizer of a corpus, learned from its sources."""
-        data = self.config.data
-        texts = (text for text, _ in text_pairs(corpus.examples(data.train_split)))
-        return make_tokenizer(data.tokenizer, texts, self.config.model.vocab_size)
+        pairs = text_pairs(corpus.examples(self.config.data.train_split))
+        return self._make_tokenizer(text for text, _ in pairs)
+
+    def _make_tokenizer(self, lines):
+        return make_tokenizer(self.config.data.tokenizer, lines, self.config.model.vocab_size)
 
     def training_corpus(self, corpus, tokenizer):
         """Returns the corpus to train on: the given one, or copies of it for BPE-dropout."""

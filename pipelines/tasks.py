@@ -175,13 +175,16 @@ class TranslationTask(TextTask, SequenceTask):
         return MarkedTokenizer(training, tokenizer.placeholder_ids)
 
     def train_tokenizer(self, corpus):
-        data, directions = self.config.data, directions_of(self.config)
-        if directions:
+        data = self.config.data
+        if directions_of(self.config):
             lines = corpus.sampled_lines(data.train_split, data.sampling_temperature)
         else:
             lines = itertools.chain.from_iterable(text_pairs(corpus.examples(data.train_split)))
-        languages = {code for d in directions for code in (d.source, d.target)}
-        size = self.config.model.vocab_size
+        return self._make_tokenizer(lines)
+
+    def _make_tokenizer(self, lines):
+        data, size = self.config.data, self.config.model.vocab_size
+        languages = {code for d in directions_of(self.config) for code in (d.source, d.target)}
         return make_tokenizer(data.tokenizer, lines, size, languages, data.placeholders)
 
     def make_predictor(self, model, tokenizer):

@@ -98,6 +98,8 @@ class Workdir:
         the file, or, if the caller accepts that, a warning; vocabulary and shards are then kept.
         """
         self._check_config(task.config)
+        if not tokenizer_exists(self.vocabulary):
+            task.check_tokenizer()  # before the texts are read, or even downloaded
         digests = self._check_corpus(task, accept_corpus_changes)
         make_folder(self.path)
         write_json(self._corpus, digests)

@@ -175,6 +175,10 @@ def test_a_sentencepiece_model_is_the_vocabulary_of_a_run(config, folder, tmp_pa
         InputError, match=r"data.tokenizer is '.*spm.model': give bpe.* no such file"
     ):
         experiment.prepare(make_task(config), Workdir(tmp_path / "other"))
+    config.data.update(tokenizer="vocabulary", train_split="absent")  # which is not looked for
+    with pytest.raises(InputError, match=r"data.tokenizer is 'vocabulary'.*in its own workdir"):
+        Workdir(tmp_path / "new").save_run(make_task(config))
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_field_of_a_newer_version_is_named(config, tmp_path):
