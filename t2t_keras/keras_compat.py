@@ -422,7 +422,9 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     """
 
     def check_finite(self, grads):
-        finite = super().check_finite(grads)
+        # All rows of a sparse gradient: of rows of one word Keras would ask the last alone.
+        values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]
+        finite = super().check_finite(values)
         [infinite] = sum_over_replicas([tf.cast(tf.logical_not(finite), tf.float32)])
         return infinite == 0
 

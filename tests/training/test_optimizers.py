@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from pipelines.configs import multi30k_en_de
 from pipelines.experiment import make_optimizer
+from t2t_keras import keras_compat
 from t2t_keras.errors import InputError
 from t2t_keras.models.classifier import TransformerClassifier
 from t2t_keras.models.config import TransformerConfig
@@ -275,6 +276,18 @@ def test_loss_scaling_hides_neither_norm_nor_average(tmp_path):
     restore_weights(other, write_ema(model, tmp_path / "ema_00000001"))
     for name, variable in model_variables(other).items():
         np.testing.assert_array_equal(variable, model_variables(model)[name])
+
+
+def test_loss_scaling_sees_each_row_of_a_sparse_gradient():
+    """One occurrence of a word overflows, and a later one does not."""
+    weight = keras.Variable(np.ones([3, 2], "float32"))
+    optimizer = keras_compat.LossScaleOptimizer(Adam(0.1))
+    optimizer.build([weight])
+    before = float(optimizer.dynamic_scale)
+    rows = tf.constant([[np.inf, 1.0], [1.0, 1.0]])
+    optimizer.apply([tf.IndexedSlices(rows, [1, 1], [3, 2])], [weight])
+    np.testing.assert_array_equal(weight, np.ones([3, 2]))
+    assert float(optimizer.dynamic_scale) == before / 2
 
 
 @pytest.mark.slow
