@@ -101,11 +101,8 @@ class TrainStep:
             loss, tokens, outputs = self.objective(self, micro_batch)
             scaled = self.optimizer.scale_loss(loss / size)
         # The variables after the call, which may build layers.
-        gradients = tape.gradient(scaled, self.trainable_variables)
-        if self.steps_per_execution > 1 and self.distribute_strategy.num_replicas_in_sync > 1:
-            # In a loop replicas cannot exchange the rows of an embedding, new numbers in each step.
-            gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-        return loss, tokens, gradients, outputs
+        gradients = map(_dense, tape.gradient(scaled, self.trainable_variables))
+        return loss, tokens, list(gradients), outputs
 
     def _update(self, gradients, tokens, size):
         """Updates the weights by the gradients of the mean over the global batch.
@@ -167,16 +164,24 @@ def _sum(total, new):
     """Returns the sum of two gradients, any of which may be None; of half floats in float32."""
     if total is None or new is None:
         return new if total is None else total
-    dense = [tf.convert_to_tensor(gradient) for gradient in (total, new)]
-    total, new = (tf.cast(g, tf.float32) if g.dtype.size == 2 else g for g in dense)
+    total, new = (tf.cast(g, tf.float32) if g.dtype.size == 2 else g for g in (total, new))
     return total + new
 
 
+def _dense(gradient):
+    """Returns a gradient with one row for each row of the weight; None stays None.
+
+    That of an embedding has a row for each token. Keras's Adam squares each of a word's rows, not
+    their sum, and replicas cannot exchange them in a loop, as their number changes.
+    """
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    is_half = gradient.dtype.size == 2  # whose sum of many rows would stop growing
+    return tf.convert_to_tensor(tf.cast(gradient, tf.float32) if is_half else gradient)
+
+
 def _scaled(gradient, factor):
-    """Returns a gradient, dense or sparse, times a scalar; None stays None."""
-    if isinstance(gradient, tf.IndexedSlices):
-        values = _scaled(gradient.values, factor)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    """Returns a gradient times a scalar; None stays None."""
     return gradient if gradient is None else gradient * tf.cast(factor, gradient.dtype)
 
 

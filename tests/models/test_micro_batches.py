@@ -11,6 +11,7 @@ import tensorflow as tf
 import t2t_keras as t2t
 from t2t_keras.errors import InputError
 from t2t_keras.keras_compat import loss_sum
+from t2t_keras.training.optimizers import Adam
 from tests.models.batches import CONFIG, batch, dataset
 
 
@@ -34,6 +35,25 @@ def test_micro_batches_make_the_steps_of_the_batch():
     for name in expected:
         np.testing.assert_allclose(history[name], expected[name], rtol=1e-5)
     assert int(parts.optimizer.iterations) == 3
+
+
+@pytest.mark.parametrize("optimizer", [
+    lambda: keras.optimizers.Adam(0.01, epsilon=0.03),
+    lambda: Adam(0.01, epsilon=0.03, loss_scale_factor=128.0),
+])  # fmt: skip
+def test_a_word_that_a_batch_holds_often_moves_alike_in_micro_batches(optimizer):
+    """A lookup's gradient, with a row for each token, is summed before the optimizer squares it."""
+    ids, labels = np.array([[5, 5, 5, 5], [5, 5, 6, 6]]), np.array([0, 1])
+    found = []
+    for micro_batches in (1, 2):
+        keras.utils.set_random_seed(0)
+        model = t2t.TransformerClassifier(CONFIG, 2, head_dropout=0.0)
+        model.micro_batches = micro_batches
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer(), loss, run_eagerly=True)
+        model.train_on_batch(ids, labels)
+        found.append(model.embedding.matrix.numpy())
+    np.testing.assert_allclose(*found, atol=1e-6)
 
 
 def loss_of(**options):
