@@ -146,6 +146,19 @@ def test_embedding_scales_by_root_model_dim_and_shares_its_matrix_with_the_outpu
     assert len(layer.weights) == 1
 
 
+@pytest.mark.parametrize("positions", [None, [[0, 1, 1]] * 1000])
+def test_a_positions_gradient_is_added_up_in_float32(positions):
+    layer = LearnedPositions(4, dtype="mixed_bfloat16")
+    x, mask = tf.zeros([1000, 3, 8], tf.bfloat16), tf.ones([1000, 3], tf.bool)
+    layer.build(x.shape)
+    given = {} if positions is None else {"positions": tf.constant(positions)}
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.cast(layer(x, mask=mask, **given), tf.float32))
+    gradient = tf.convert_to_tensor(tape.gradient(loss, layer.table.value))
+    counts = [1000, 1000, 1000, 0] if positions is None else [1000, 2000, 0, 0]
+    np.testing.assert_array_equal(gradient, np.outer(counts, np.ones(8)))
+
+
 def test_a_frequent_words_gradient_is_added_up_in_float32():
     """In bfloat16 a sum of ones ends at 256."""
     layer = SharedEmbedding(3, 16, dtype="mixed_bfloat16")

@@ -61,20 +61,22 @@ class LearnedPositions(PositionEmbedding):
             name="table",
             shape=(self.max_positions, model_dim),
             initializer=keras.initializers.RandomNormal(stddev=model_dim**-0.5),
+            autocast=False,  # a position's gradient is a sum over the batch, for float32
         )
 
     def call(self, x: tf.Tensor, positions=None, mask=None) -> tf.Tensor:
         positions, mask = require_places(x, positions, mask)
-        table = tf.cast(self.table, x.dtype)
+        table = tf.convert_to_tensor(self.table)
         if positions is None:
-            return x + of_real_positions(self._first_rows(table, x.shape[1], x), mask)
+            rows = of_real_positions(self._first_rows(table, x.shape[1], x), mask)
+            return x + tf.cast(rows, x.dtype)
         check = tf.debugging.assert_less(
             positions,
             tf.cast(self.max_positions, positions.dtype),
             message="A sequence is longer than the learned positions: cut it, raise "
             "max_positions, or use sinusoidal positions.",
         )
-        return x + tf.gather(table, after([check], positions))
+        return x + tf.cast(tf.gather(table, after([check], positions)), x.dtype)
 
     def _first_rows(self, table, length, x):
         """Returns the rows of the table for x [batch, length, model_dim]: [length, model_dim]."""
