@@ -11,6 +11,7 @@ from absl import logging
 
 from t2t_keras.data.base_tokenizer import BOS_ID, Tokenizer
 from t2t_keras.errors import InputError
+from t2t_keras.models.lora import merge_lora
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.tasks.translation import Translator
 from t2t_keras.training.checkpoints import weight_variables
@@ -20,8 +21,8 @@ def change_vocabulary(translator: Translator, tokenizer: Tokenizer) -> Translato
     """Returns a translator with another tokenizer and a new model, to be trained further.
 
     Tokens that both vocabularies have keep their rows of the embeddings, of the output projection
-    and of its bias; the rows of the others are initialized as in a new model. All other weights and
-    the settings stay. How many rows are kept is logged.
+    and of its bias; the rows of the others are initialized as in a new model. All other weights, of
+    which LoRA becomes a part, and the settings stay. How many rows are kept is logged.
 
     Args:
         translator: of a `Transformer`; it is not changed.
@@ -40,6 +41,7 @@ def change_vocabulary(translator: Translator, tokenizer: Tokenizer) -> Translato
         raise InputError(
             f"the model is a {type(old).__name__}: give a translator of a Transformer."
         )
+    old = merge_lora(old)
     if getattr(old_tokenizer, "languages", None) or getattr(tokenizer, "languages", None):
         raise InputError("a vocabulary with language tokens cannot be changed: keep the model's.")
     shared = old.config.source_vocab_size is None
@@ -51,7 +53,7 @@ def change_vocabulary(translator: Translator, tokenizer: Tokenizer) -> Translato
     sizes = {"vocab_size": tokenizer.target.vocab_size}
     if not shared:
         sizes["source_vocab_size"] = tokenizer.vocab_size
-    model = Transformer(dataclasses.replace(old.config, **sizes))
+    model = Transformer(dataclasses.replace(old.config, **sizes), dtype=old.dtype_policy)
     target = _equal_tokens(old_tokenizer.target, tokenizer.target, "target" if not shared else "")
     source = target if shared else _equal_tokens(old_tokenizer, tokenizer, "source")
     rows = {id(model.source_embedding.matrix): source, id(model.embedding.matrix): target}

@@ -7,6 +7,7 @@ import tensorflow as tf
 import t2t_keras as t2t
 from t2t_keras.errors import InputError
 from t2t_keras.interop.marian import load_marian
+from t2t_keras.models import enable_lora
 from t2t_keras.tasks.vocabulary_change import change_vocabulary
 from tests.interop import marian_folder
 from tests.tasks import tiny
@@ -51,6 +52,20 @@ def test_the_same_vocabulary_changes_nothing(tmp_path):
     changed = change_vocabulary(old, old.tokenizer)
     for one, other in zip(changed.model.get_weights(), old.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_lora_becomes_a_part_of_the_weights():
+    old = tiny.translator()
+    enable_lora(old.model, 2)
+    rng = np.random.default_rng(0)
+    for weight in old.model.trainable_weights:
+        weight.assign(rng.normal(0, 0.7, weight.shape))
+    changed = change_vocabulary(old, old.tokenizer)
+    log_p, expected = (
+        t.score(tiny.LINES[:2], tiny.LINES[:2]).log_probabilities for t in (changed, old)
+    )
+    np.testing.assert_allclose(log_p, expected, rtol=1e-3)
+    assert not any("lora" in weight.path for weight in changed.model.weights)
 
 
 def test_what_cannot_be_changed_is_refused(tmp_path):
