@@ -68,12 +68,14 @@ class StepCallback(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self._before = self.step
-        if keras_compat.skips_steps(self.model.optimizer):
+        # Of the last execution of an epoch Keras reports a step beyond its end, where
+        # `steps_per_execution` does not divide the steps, whose number may be unknown.
+        steps = self.params.get("steps")
+        is_known = steps or self.model.steps_per_execution == 1
+        if keras_compat.skips_steps(self.model.optimizer) or not is_known:
             self.step = _updates(self.model)
-        else:
-            # Known without waiting for the accelerator. Of the last execution of an epoch Keras
-            # reports a step beyond its end, where `steps_per_execution` does not divide the steps.
-            batches = min(batch + 1, self.params.get("steps") or batch + 1)
+        else:  # without waiting for the accelerator
+            batches = min(batch + 1, steps or batch + 1)
             self.step = (self._batches_before + batches) // _batches_per_update(self.model)
         if self.step > self._before:
             self.on_step(self.step, logs or {})
@@ -285,10 +287,11 @@ class PreemptionHandler(StepCallback):
 class ProgressLogger(StepCallback):
     """Reports metrics, speed and time left every `log_every` steps.
 
-    It resets the model's metrics after each report, so that a value covers the steps since the
-    last report. Tokens per second count the time of training and of waiting for input, but not of
-    evaluation and saving; the time left is estimated from the wall clock. Tokens per second and the
-    padding fraction need `TokenAccuracy` or `Perplexity` among the model's metrics.
+    It resets the model's metrics after each report, so that a value covers the steps since the last
+    report, or since the epoch began, where Keras resets them. Tokens per second count the time of
+    training and of waiting for input, but not of evaluation and saving; the time left is estimated
+    from the wall clock. Tokens per second and the padding fraction need `TokenAccuracy` or
+    `Perplexity` among the model's metrics.
 
     Args:
         log_every: steps between two reports.
@@ -311,6 +314,10 @@ class ProgressLogger(StepCallback):
         self._first_report = None  # (step, time), from which on the seconds of a step are measured
         self._began_at = None  # when the first batch of the step began
         self._shown_at = 0.0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
+        self._training_seconds, self._reported = 0.0, False
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._reported:  # not before, so that Keras ends its epoch with the last full window

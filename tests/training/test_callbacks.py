@@ -90,6 +90,22 @@ def test_each_line_is_a_window(tmp_path):
     assert list((tmp_path / "logs").glob("events*"))
 
 
+def test_a_report_covers_its_epoch_alone(tmp_path, monkeypatch):
+    """Keras resets the metrics at its beginning: the time before it is not that of their tokens."""
+    clock = [0.0]
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    ticking = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: clock.__setitem__(0, clock[0] + 1)
+    )
+    log = MetricsLog(tmp_path)
+    tiny.eager_model().fit(
+        tiny.dataset(3), epochs=2, verbose=0, callbacks=[ticking, ProgressLogger(4, 6, log)]
+    )
+    tokens = [int(np.count_nonzero(labels)) for _, labels, _ in tiny.batches(3)]
+    speeds = dict(log.values("tokens_per_second"))  # of one step, and of the two after it
+    assert speeds == pytest.approx({4: tokens[0], 6: sum(tokens[1:]) / 2})
+
+
 @pytest.mark.parametrize(("name", "best"), [("perplexity", 2.0), ("accuracy", 3.0)])
 def test_callbacks_of_keras_know_which_values_are_better(name, best):
     model = tiny.fit(tiny.eager_model(), tiny.dataset(1), 1)
@@ -357,6 +373,13 @@ def test_several_steps_together_are_the_steps_one_by_one_and_resume_exactly(tmp_
     for steps in (8, 10):
         resumed, *_ = run_of_steps(tmp_path / "cut", 4, steps)
     assert_same_state(results[4][0], resumed)
+
+
+def test_steps_of_a_dataset_of_unknown_length_are_those_that_were_made():
+    model, recorder = tiny.compiled_model(steps_per_execution=3), Recorder()
+    dataset = tiny.dataset(7).filter(lambda *_: True)
+    model.fit(dataset, epochs=2, verbose=0, callbacks=[recorder])
+    assert recorder.steps == [(step, step) for step in (3, 6, 7, 10, 13, 14)]
 
 
 # Plateaus -----------------------------------------------------------------------------------------
