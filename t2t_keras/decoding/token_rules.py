@@ -89,7 +89,8 @@ class RuledModel(WrappedModel):
 
     def initial_state(self, memory, beams):
         inner = self.model.initial_state(memory, beams)
-        batch = tf.shape(tf.nest.flatten(inner)[0])[0]
+        tensors = map(tf.convert_to_tensor, tf.nest.flatten(inner))
+        batch = tf.shape(next(x for x in tensors if x.shape.rank))[0]  # others are scalars
         prefix_ids = self.prefix_ids
         if prefix_ids is None:
             prefix_ids = tf.zeros([batch, 0], tf.int32)

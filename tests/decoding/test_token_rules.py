@@ -78,6 +78,28 @@ RULES = {
 }
 
 
+class Counted(Shifted):
+    """A model whose state begins with a scalar, its number of steps."""
+
+    def initial_state(self, memory, beams):
+        return {"count": tf.constant(0), "state": super().initial_state(memory, beams)}
+
+    def step(self, ids, state, return_attention_weights=False):
+        logits, inner = super().step(ids, state["state"])
+        return logits, {"count": state["count"] + 1, "state": inner}
+
+
+def test_a_models_state_may_begin_with_a_scalar():
+    found = []
+    for kind in (Shifted, Counted):
+        model = RuledModel(kind(RuledToy(SEED, 7, sentences=3)), [NoRepeatedNgrams(2)])
+        options = {"bos_ids": [START] * 3, "eos_id": END, "max_lengths": MAX_LENGTHS}
+        state = model.initial_state(None, 1)
+        found.append(sample(model.step, state, seeds=[[1, 2]] * 3, top_k=1, **options))
+    for one, other in zip(*map(tf.nest.flatten, found), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("way", [4, 1, "sampling"])
 @pytest.mark.parametrize("name", RULES)
 def test_searches_follow_rules_as_numpy_does(name, way):
