@@ -84,9 +84,10 @@ def require_dense(name, values):
 def require_sequences(ids):
     """Raises InputError for ids that are not sequences, [batch, length]."""
     require_dense("ids", ids)
-    if ids.shape.rank != 2 or ids.shape[1] == 0:
+    shape = tf.TensorShape(ids.shape)  # of an array as well
+    if shape.rank != 2 or shape[1] == 0:
         raise InputError(
-            f"ids have shape {ids.shape}: give [batch, length], and each sequence at least its end "
+            f"ids have shape {shape}: give [batch, length], and each sequence at least its end "
             "or start id."
         )
 

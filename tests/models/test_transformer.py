@@ -62,7 +62,7 @@ def test_cached_steps_equal_the_call(device):
     expected, weights = model(inputs(SOURCE, TARGET), return_attention_weights=True)
     with ops.made_for(device):
         np.testing.assert_allclose(model(inputs(SOURCE, TARGET)), expected, atol=1e-5)
-        state = model.initial_state(model.encode(tf.constant(SOURCE)), beams=1)
+        state = model.initial_state(model.encode(np.array(SOURCE)), beams=1)
         for t in range(5):
             ids = tf.constant(TARGET)[:, t : t + 1]
             logits, state, cross = model.step(ids, state, return_attention_weights=True)
