@@ -31,11 +31,20 @@ _LINE_BREAK = (
 """Ends of lines, blocks, and cells of tables."""
 _INLINE = rf"{spans.INLINE}{spans.OPENING}"
 _ENTITY = f"{spans.CHARACTER}?"  # stands before a character
-_CLOSING = (
-    rf"(?:{_ENTITY}[{_INLINE}{spans.WORD}\\\"'”’“‘»›\)\]}}」』）》〉】¹²³⁰⁴-⁹*_†‡]"
-    rf"|[ \x{{A0}}\x{{202F}}{spans.SPACE}]{_ENTITY}[»›]|\[[^\[\]\n]{{1,30}}\])*"
-)
-_WIDE_STOP = rf"(?:{_ENTITY}[。！？｡．])+{_CLOSING}"
+
+
+def _closing(more):
+    """Returns the pattern of what may close a sentence, with more characters."""
+    return (
+        rf"(?:{_ENTITY}[{more}\\\"'”’»›\)\]}}」』）》〉】¹²³⁰⁴-⁹*_†‡]"
+        rf"|[ \x{{A0}}\x{{202F}}{spans.SPACE}]{_ENTITY}[»›]|\[[^\[\]\n]{{1,30}}\])*"
+    )
+
+
+_CLOSING = _closing(f"{_INLINE}{spans.WORD}“‘")
+# Without white space after the stop, what may open a sentence belongs to the next one.
+_WIDE_CLOSING = _closing(spans.INLINE)
+_WIDE_STOP = rf"(?:{_ENTITY}[。！？｡．])+{_WIDE_CLOSING}"
 _STOPS = (
     r".!?…‽‼⁇⁈⁉؟۔।॥։;\x{37E}"  # and Burmese, Ethiopic, Khmer, Ol Chiki, Lisu, Meetei
     r"\x{104B}\x{1362}\x{1367}\x{1368}\x{17D4}\x{17D5}\x{1C7E}\x{1C7F}\x{A4FF}\x{ABEB}"
@@ -57,7 +66,7 @@ _HAS_WORDS = r"(?s:.*\p{L}.*)"
 _WRITTEN_WITHOUT_SPACES = rf"(?s:.*[{spans.UNSPACED}\x{{3000}}-\x{{303F}}\x{{FF00}}-\x{{FFEF}}])"
 
 _DIVISIONS = (
-    rf"[,;:،؛—–]{_CLOSING}{_SPACE}+|[、，；：]{_CLOSING}{_SPACE}*",
+    rf"[,;:،؛—–]{_CLOSING}{_SPACE}+|[、，；：]{_WIDE_CLOSING}{_SPACE}*",
     rf"{_SPACE}+",
     rf"(?s:{_ENTITY}.)\p{{M}}*",
     rf"(?s:{_ENTITY}.)",
@@ -148,8 +157,11 @@ def split_sentences(texts, text_language=""):
     )
     is_stop_inside |= matches(parts.values, _SEMICOLON) & ~matches(before, _GREEK)
     is_stop_inside |= matches(parts.values, _TAGGED_STOP) & ~matches(after, _BEGINS_WITH_CAPITAL)
+    is_decimal_point = matches(parts.values, f"{_ENTITY}．")
+    is_decimal_point &= matches(before, r"(?s:.*\p{Nd})") & matches(after, r"(?s:\p{Nd}.*)")
     ends = is_break & ~is_stop_inside & ~matches(after, _NEVER_BEGINS)
     ends |= matches(parts.values, _ALWAYS_ENDS)
+    ends &= ~is_decimal_point
     begins, _ = neighbors(rows, ends, True)
     number = tf.cumsum(tf.cast(begins, tf.int32)) - 1
     count = tf.math.count_nonzero(begins, dtype=tf.int32)

@@ -35,8 +35,11 @@ SENTENCES = {
     "ru": ["Это г. Москва, т. е. столица.¦ Да.¦ Нет!"],
     "es": ["EE. UU. es grande.¦ Las FF. AA. duermen."],
     "el": ["Ο σκύλος κοιμάται;¦ Η κ. Άννα;¦ Ναι· όχι."],
-    "zh": ["你好。¦今天天气怎么样？¦很好！¦「走吧。」¦3.5米，共2个．¦完"],
-    "ja": ["これは本です。¦\u3000はい、そうです！"],
+    "zh": [
+        "你好。¦今天天气怎么样？¦很好！¦「走吧。」¦3.5米，共2个．¦完",
+        "她笑了。¦“真的吗？”¦他问。",
+    ],
+    "ja": ["これは本です。¦\u3000はい、そうです！", "円周率は３．１４です。¦終わり．¦次"],
     "hi": ["यह एक किताब है।¦ हाँ।"],
     "he": ["הכלב ישן.¦ היא ישנה."],
     "ka": ["მელა ხედავს.¦ ის სძინავს."],  # its letters have no case, though Unicode calls it lower
@@ -248,6 +251,9 @@ def test_sentences_without_spaces_get_them_in_a_language_that_has_them():
     text = "你好。再见！\n完。"
     assert translated([text], "Word.") == ["Word. Word.\nWord."]
     assert translated([text], "言葉。") == ["言葉。言葉。\n言葉。"]
+    for opening in ("<b>", "{name}", "“", "`x`"):  # of the next sentence
+        [found] = translated([f"你好。{opening}再见。"])
+        assert found == f"<你好。> <{opening}再见。>".replace("<<b>", "<b><")
 
 
 def test_batches_are_bounded_sorted_and_without_repeats():
