@@ -9,7 +9,7 @@ import re
 _OPENED = re.compile(
     rb"(?i)<!--(?!-?>)|<!doctype[^<>\[]*\[|<[?%]|\{%|</?([a-z!][\w:.-]*)(?=[\s/>])"
     rb"|\{\s*[\w.]+\s*,\s*(?:plural|select)\w*,"
-    rb"|^(?:[ \t>]|[-*+][ \t]|\d+[.)][ \t])*(?:(`{3,})(?!.*`)|(~{3,}))"
+    rb"|^(?:[ \t>]|[-*+][ \t]|\d+[.)][ \t])*(?:(`{3,})(?!.*`)|(~{3,}))|^[ \t>]*(\$\$)"
 )
 _ENDS = {b"<!--": rb"--!?>", b"<!do": rb"\]\s*>", b"<?": rb"\?>", b"<%": rb"%>", b"{%": rb"%\}"}
 _RAW_NAMES = (b"script", b"style", b"pre", b"code", b"svg", b"math")
@@ -71,7 +71,9 @@ class _LinesAhead:
             return None
         name, fence = opened[1], opened[2] or opened[3]
         mark, at = opened[0].lower(), opened.end()
-        if fence:
+        if opened[4]:  # a formula, which has no blank line
+            end = self._after(rb"\$\$|^\s*$", line, at)
+        elif fence:
             end = self._after(rb"^[ \t>]*%c{%d,}\s*$" % (fence[0], len(fence)), line + 1, 0)
         elif name:
             end = self._end_of_element(line, opened.start(), at, name.lower())
