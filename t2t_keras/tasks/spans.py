@@ -156,9 +156,14 @@ _RAW_BLOCK = "|".join((
 _HAS_MARKUP = r"(?s:.*[\[<*_`~].*|\x{FEFF}?(?:---|\+\+\+|WEBVTT).*)"
 """Texts that may have raw blocks, links, emphasis or elements to keep; others save seven passes."""
 _BEFORE = r"((?m:^)|[\s(\[\"'“„«>*])"
+_BEFORE_STAR = (  # also within a line of a script without spaces
+    rf"((?m:^)|[\s(\[\"'“‘„«>—{UNSPACED}\x{{3000}}-\x{{303F}}\x{{FF00}}-\x{{FFEF}}])"
+)
 _EMPHASIS = (
-    _BEFORE + r"(\*{1,3})([^\s*](?:[^*\n]*[^\s*])?)(\*{2,3}|\*\B)",
+    _BEFORE_STAR + r"(\*{1,3})([^\s*](?:[^*\n]*[^\s*])?)(\*{2,3}|\*\B)",
     _BEFORE + r"(_)([^\s_](?:[^_\n]*[^\s_])?)(_)\b",
+    _BEFORE + r"(__)([^\s_][^_\n]* [^_\n]*[^\s_])(__)\b",  # __count__ is a placeholder
+    _BEFORE + r"(~~)([^\s~](?:[^~\n]*[^\s~])?)(~~)",
 )
 _BB_CODE = "b|i|u|s|url|img|quote|code|color|size|font|list|center|spoiler|email"
 _MATH = (
@@ -211,7 +216,9 @@ KINDS = {
     "not translated word": (WORD, rf"{_KEPT_WORD}[^{_KEPT_END}]*{_KEPT_END}"),
     "label": (
         BLOCK,
-        r"(?m:^)[ \t]*(?:\(?\p{Nd}{1,3}[.)]|[-–—*•·●▪◦‣+]|#{1,6}|>+)[ \t]+(?:\[[ xX]\][ \t]+)?"
+        r"(?m:^)[ \t]*(?:(?:>+[ \t]+)*(?:\(?\p{Nd}{1,3}[.)]|[-–—*•·●▪◦‣+]|#{1,6})[ \t]+"
+        r"(?:\[[ xX]\][ \t]+)?|(?:>+[ \t]+)+)"
+        r"|(?m:^)[ \t]*(?:(?:!!!|\?\?\?\+?) [a-z]|:{3,}[ \t]*[A-Za-z])[\w-]*"  # of admonitions
         r"|(?m:^)(?:[\d:]+[.,]?\d* --> [^\n]*|\[\d+(?::\d\d)+(?:[.,]\d+)?\][ \t]*)"
         r"|(?m:^) {0,3}\[\^[^\[\]\s]+\]:[ \t]*",
     ),
@@ -254,9 +261,13 @@ KINDS = {
         rf"{_LESS}/{_names(_BLOCKS)}{_GREATER}(?:{_LESS}{_names(_BLOCKS)}{_ESCAPED_REST})*",
     ),
     "escaped tag": (INLINE, rf"{_LESS}/?{_NAME}{_ESCAPED_REST}"),
-    "opening bracket": (OPENING, rf"{_LINK}+(?:!?\[|\*+|_)?|\[(?i:{_BB_CODE})(?:=[^\[\]\n]*)?\]"),
+    "opening bracket": (
+        OPENING, rf"{_LINK}+(?:!?\[|\*+|_+|~~)?|\[(?i:{_BB_CODE})(?:=[^\[\]\n]*)?\]",
+    ),
     "destination": (
-        INLINE, rf"{_TARGET}[^{_TARGET_END}]*{_TARGET_END}+|\[/(?i:{_BB_CODE})\]|[{_ADDED}]",
+        INLINE,
+        rf"{_TARGET}[^{_TARGET_END}]*{_TARGET_END}+|\[/(?i:{_BB_CODE})\]|[{_ADDED}]"
+        rf"|{_DESTINATION}",  # of a link whose text begins on another line
     ),
     "command": (WORD, _LATEX),
     "space": (SPACE, rf"{SPACE}|\\h"),
@@ -351,6 +362,9 @@ def _mark_links(texts):
     """Puts marks before the brackets around texts of links and images, also in one another, and
     before those of emphasis."""
     letters = rf"{_LINK_TEXT}\p{{L}}{_LINK_TEXT}"  # [1][2] are two notes
+    # The text of [text][] is the name of a link, defined elsewhere.
+    kept = rf"{_KEPT_WORD}\0{_KEPT_END}"
+    texts = tf.strings.regex_replace(texts, rf"!?\[{letters}\]\[\]", kept)
     for pattern in (
         rf"(!?\[)({letters})({_REFERENCE})", *2 * [rf"(!?\[)({_LINK_TEXT})({_DESTINATION})"]
     ):  # fmt: skip
