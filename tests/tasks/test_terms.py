@@ -47,6 +47,8 @@ def found(texts, terms):
     ("the end", ["the end ."], []),
     ("the end.", ["end."], ["end."]),
     ("黑猫坐下 cat猫", ["猫", "cat"], ["猫", "cat", "猫"]),
+    ("خانه\u200cها خانه", ["خانه"], ["خانه"]),
+    ("dic\xadtionary", ["dictionary"], ["dic\xadtionary"]),
     (
         "Cafe\u0301 d'e\u0301te\u0301",
         ["caf\u00e9", "\u00e9t\u00e9"],
