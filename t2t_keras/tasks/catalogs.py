@@ -276,12 +276,12 @@ def _blanked(text):
 
 
 def _is_accelerator(text, place):
-    """Returns whether the mark at a place is one, and not that of `AT&T` or `file_name`."""
+    """Returns whether the mark at a place is one, and not that of `Drag&Drop` or `file_name`."""
     before, behind = text[:place], text[place + 1 :]
     if text[place] == "~" or not before or not before[-1].isalnum():
         return text.count(text[place]) == 1
     if text[place] == "&":  # E&xit
-        return not (before[-1].isupper() and behind[0].isupper())
+        return not behind[0].isupper()
     word = re.search(r"\w+$", before)[0]
     return text[place] == "_" and word[0].isupper() and behind[0].islower() and len(word) < 8
 

@@ -109,6 +109,7 @@ def test_without_plural_forms_in_the_header_entries_are_left(tmp_path):
     ("~Open", "Open", "打开", "打开(~O)"),
     ("_Open %s", "Open %s", "%s öffnen", "%s _öffnen"),
     ("AT&T", "AT&T", "AT&T", "AT&T"),
+    ("Drag&Drop", "Drag&Drop", "Ziehen&Ablegen", "Ziehen&Ablegen"),
     ("A && B", "A && B", "A && B", "A && B"),
     ("file_name and &copy;", "file_name and &copy;", "x", "x"),
     ("  A\n", "A", " B ", "  B\n"),
