@@ -223,6 +223,11 @@ def _catalog():
     for flag in (SAMPLE, APACHE_BEAM, LINE_BUFFERED):
         if flag.value:
             raise InputError(f"--{flag.name} is not for a catalog of messages: leave it out.")
+    if ERRORS.value != "strict":
+        raise InputError(
+            "--errors=replace is not for a catalog of messages, whose other bytes stay as they "
+            "are: leave it out, and convert the catalog to UTF-8, such as by msgconv."
+        )
     return Catalog(INPUT.value, bool(RETRANSLATE.value))
 
 

@@ -204,6 +204,7 @@ def test_a_catalog_is_translated_as_documents_are(trained, tmp_path):
     for name, more, message in (
         ("a.po", [], "a.po is a catalog of messages: give a file as --output"),
         ("a.po", ["--sample", f"--output={tmp_path}/c"], "--sample is not for a catalog"),
+        ("a.po", ["--errors=replace", f"--output={tmp_path}/c"], "--errors=replace is not for a"),
         ("b.pot", [f"--output={tmp_path}/c"], "b.pot is not a catalog of messages in UTF-8"),
     ):
         (tmp_path / "b.pot").write_text("Text.\n")
