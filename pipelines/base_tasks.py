@@ -73,7 +73,7 @@ class Task:
         self.make_corpus()
 
     def check_tokenizer(self):
-        """Raises InputError if config.data has no tokenizer for a run without a vocabulary."""
+        """Raises InputError if `train_tokenizer`, which goes with it, would fail by config.data."""
 
     def has_split(self, split):
         """Returns whether the corpus has a split; raises InputError if its files are unreadable."""

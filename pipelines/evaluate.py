@@ -336,8 +336,9 @@ def _tokenizer(task, direction):
     usual = task.bleu_tokenizer(language)
     if TOKENIZE.value is None and not language:
         logging.warning(
-            "BLEU with --tokenize=13a, as the target language is unknown: for one without spaces "
-            "between words give zh, ja-mecab, ko-mecab or char"
+            "BLEU with --tokenize=%s, as the target language is unknown: for one without spaces "
+            "between words give zh, ja-mecab, ko-mecab or char",
+            usual,
         )
     if TOKENIZE.value is None and usual != "13a":
         logging.info("BLEU with --tokenize=%s, for the target language", usual)
@@ -347,6 +348,8 @@ def _tokenizer(task, direction):
         )
     make_bleu(TOKENIZE.value or usual, LOWERCASE.value)
     if COMPOUND_SPLIT.value:
+        if not language:
+            logging.warning("--compound_split by the rules of German: the language is unknown")
         compound_split_bleu(["a"], ["a"], language or "de")
     return TOKENIZE.value or usual
 

@@ -33,7 +33,7 @@ def converted(model):
     if os.path.isdir(os.path.expanduser(model)):
         raise InputError(
             f"--model={model} is a folder: make a workdir of it by pipelines.import_model "
-            f"--from={model}, and give this as --workdir; or it is a workdir: --workdir={model}."
+            f"--from={model}; if it is one already, give it as --workdir to another command."
         )
     return hub.converted(model)
 

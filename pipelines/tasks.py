@@ -115,7 +115,8 @@ class TranslationTask(TextTask, SequenceTask):
 
     def has_split(self, split):
         data = self.config.data
-        if data.corpora and data.folder:  # of `evaluate`, which reads this folder instead
+        # The folder of `evaluate`, whose languages are flags.
+        if data.folder and (data.corpora or not data.source_language):
             return bool(split_names(local_path(data.folder), split))
         return super().has_split(split)
 

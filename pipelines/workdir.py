@@ -28,7 +28,7 @@ from t2t_keras.data.tokenizers import load_tokenizer, tokenizer_exists
 from t2t_keras.errors import InputError
 from t2t_keras.models.ensemble import Ensemble
 from t2t_keras.models.knn import KNNTransformer, build_datastore
-from t2t_keras.settings import ENSEMBLE_MEANS
+from t2t_keras.settings import ENSEMBLE_MEANS, settings_of
 from t2t_keras.training.checkpoint_files import (
     checkpoint_paths,
     damaged_paths,
@@ -249,11 +249,16 @@ class Workdir:
         given = {name: value for name, value in decode.items() if value is not None}
         knn = {field: given.pop(f"knn_{field}") for field in config.knn if f"knn_{field}" in given}
         task = make_task(config)
-        given = task.predictor.settings_type.checked(given, "--")
+        settings = task.predictor.settings_type
+        given = settings.checked(given, "--")
         with config.ignore_type():  # of a config that holds a whole number for a float
             config.knn.update(knn)
             config.decode.update(given)
-        task.predictor.settings_type.checked(config.decode, f"{self._config}: decode.")
+        if unknown := [x for x in config.decode if x not in settings_of(settings)]:
+            raise InputError(
+                f"{self._config} has decode.{unknown[0]}, which this version of t2t_keras does not "
+                "know: use the version that wrote it."
+            )
         for field in knn:
             if field != "k" and not config.knn.k:
                 raise InputError(f"--knn_{field} is for kNN-MT: also give --knn_k.")

@@ -63,9 +63,10 @@ _MARKUP = re.compile(
 """Where files of marked-up sentences begin: SGML and XML of test sets, TMX, XLIFF"""
 _NO_DOCUMENT = (
     (
-        re.compile(rb"""\{\s*"[^"]*"\s*:.*\}\s*""", re.DOTALL),
+        re.compile(rb"""\[?\s*\{\s*"[^"\n]*"\s*:.*""", re.DOTALL),
         "JSON",
-        "by jq -r .translation.en (and .de), or give the rows to encode_pairs in Python",
+        "pairs by jq -r .translation.en (and .de), or give the rows to encode_pairs in Python; "
+        "messages of a program by json2po and po2json of the translate toolkit",
     ),
     (
         re.compile(rb"""(#[^\n]*\n\s*)*(msgctxt|msgid)\s+".*"\s*"""),
@@ -95,7 +96,8 @@ _NO_LINES_OF_TEXT = (
     ),
 )
 """The same of a file that has other things than a sentence on each line."""
-_UNFINISHED = re.compile(rb"<!--.*|(#[^\n]*\n\s*)+|\d+\s+", re.DOTALL)  # may be one of these yet
+# What may be one of these yet:
+_UNFINISHED = re.compile(rb"<!--.*|(#[^\n]*\n\s*)+|\d+\s+|\[?\s*\{?\s*", re.DOTALL)
 _BEFORE_MARKUP = re.compile(rb"(\xef\xbb\xbf|\s|<!--.*?-->)*", re.DOTALL)
 _LONGEST_COMMENT = 4096  # bytes before markup, in which a comment may end
 _DESCRIPTOR = re.compile(r"(/dev|/proc/\d+)/fd/\d+")

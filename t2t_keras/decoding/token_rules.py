@@ -89,8 +89,8 @@ class RuledModel(WrappedModel):
 
     def initial_state(self, memory, beams):
         inner = self.model.initial_state(memory, beams)
-        tensors = map(tf.convert_to_tensor, tf.nest.flatten(inner))
-        batch = tf.shape(next(x for x in tensors if x.shape.rank))[0]  # others are scalars
+        shapes = ((x, tf.TensorShape(getattr(x, "shape", ()))) for x in tf.nest.flatten(inner))
+        batch = tf.shape(next(x for x, shape in shapes if shape.rank != 0))[0]
         prefix_ids = self.prefix_ids
         if prefix_ids is None:
             prefix_ids = tf.zeros([batch, 0], tf.int32)

@@ -65,8 +65,7 @@ class CompiledSteps:
             if isinstance(outputs, ops.LossTerms):
                 argmax = outputs.argmax if outputs.argmax is None else tf.cast(outputs.argmax, kind)
                 outputs = {"terms": vars(outputs) | {"argmax": argmax}}
-            dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-            return loss, tokens, dense, outputs
+            return loss, tokens, gradients, outputs
 
         def in_xla(micro_batch):
             with ops.made_for("xla"):

@@ -176,8 +176,9 @@ def _dense(gradient):
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
-    is_half = gradient.dtype.size == 2  # whose sum of many rows would stop growing
-    return tf.convert_to_tensor(tf.cast(gradient, tf.float32) if is_half else gradient)
+    # In bfloat16 the sum of many rows would stop growing.
+    wide = tf.cast(gradient, tf.float32) if gradient.dtype.size == 2 else gradient
+    return tf.cast(tf.convert_to_tensor(wide), gradient.dtype)
 
 
 def _scaled(gradient, factor):

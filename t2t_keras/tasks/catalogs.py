@@ -276,7 +276,10 @@ def _blanked(text):
 
 
 def _is_accelerator(text, place):
-    """Returns whether the mark at a place is one, and not that of `Drag&Drop` or `file_name`."""
+    """Returns whether the mark at a place is one, and not that of `Drag&Drop` or `file_name`.
+
+    `drag&drop` looks like `e&xit`, and counts as one.
+    """
     before, behind = text[:place], text[place + 1 :]
     if text[place] == "~" or not before or not before[-1].isalnum():
         return text.count(text[place]) == 1

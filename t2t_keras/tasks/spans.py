@@ -154,16 +154,19 @@ _RAW_BLOCK = "|".join((
     *(_fence(mark, n) for mark in "`~" for n in range(3, 8)), _FRONT_MATTER, _HEADER, _DEFINITION
 ))  # fmt: skip
 _HAS_MARKUP = r"(?s:.*[\[<*_`~].*|\x{FEFF}?(?:---|\+\+\+|WEBVTT).*)"
-"""Texts that may have raw blocks, links, emphasis or elements to keep; others save seven passes."""
+"""Texts that may have raw blocks, links, emphasis or elements to keep; others save the passes."""
 _BEFORE = r"((?m:^)|[\s(\[\"'“„«>*])"
-_BEFORE_STAR = (  # also within a line of a script without spaces
-    rf"((?m:^)|[\s(\[\"'“‘„«>—{UNSPACED}\x{{3000}}-\x{{303F}}\x{{FF00}}-\x{{FFEF}}])"
-)
+_IN_LINE = rf"—{UNSPACED}\x{{3000}}-\x{{303F}}\x{{FF00}}-\x{{FFEF}}"  # where no space is written
 _EMPHASIS = (
-    _BEFORE_STAR + r"(\*{1,3})([^\s*](?:[^*\n]*[^\s*])?)(\*{2,3}|\*\B)",
+    rf"((?m:^)|[\s(\[\"'“‘„«>{_IN_LINE}])(\*{{2,3}})([^\s*](?:[^*\n]*[^\s*])?)(\*{{2,3}})",
+    r"((?m:^)|[\s(\[\"'“‘„«>])(\*{1,3})([^\s*](?:[^*\n]*[^\s*])?)(\*{2,3}|\*\B)",
     _BEFORE + r"(_)([^\s_](?:[^_\n]*[^\s_])?)(_)\b",
     _BEFORE + r"(__)([^\s_][^_\n]* [^_\n]*[^\s_])(__)\b",  # __count__ is a placeholder
     _BEFORE + r"(~~)([^\s~](?:[^~\n]*[^\s~])?)(~~)",
+)
+_ADMONITIONS = (
+    "note|abstract|info|tip|success|question|warning|failure|danger|bug|example|quote|caution"
+    "|important|attention|hint|error|details|seealso"
 )
 _BB_CODE = "b|i|u|s|url|img|quote|code|color|size|font|list|center|spoiler|email"
 _MATH = (
@@ -217,8 +220,8 @@ KINDS = {
     "label": (
         BLOCK,
         r"(?m:^)[ \t]*(?:(?:>+[ \t]+)*(?:\(?\p{Nd}{1,3}[.)]|[-–—*•·●▪◦‣+]|#{1,6})[ \t]+"
-        r"(?:\[[ xX]\][ \t]+)?|(?:>+[ \t]+)+)"
-        r"|(?m:^)[ \t]*(?:(?:!!!|\?\?\?\+?) [a-z]|:{3,}[ \t]*[A-Za-z])[\w-]*"  # of admonitions
+        r"|(?:>+[ \t]+)+)(?:\[[ xX]\][ \t]+)?"
+        rf"|(?m:^)[ \t]*(?:(?:!!!|\?\?\?\+?) |:{{3,}}[ \t]*)(?:{_ADMONITIONS})\b"
         r"|(?m:^)(?:[\d:]+[.,]?\d* --> [^\n]*|\[\d+(?::\d\d)+(?:[.,]\d+)?\][ \t]*)"
         r"|(?m:^) {0,3}\[\^[^\[\]\s]+\]:[ \t]*",
     ),

@@ -31,7 +31,7 @@ from t2t_keras.types import StrPath
 _LETTERS = rf"[^\s\p{{Z}}\p{{P}}\p{{S}}\p{{C}}{UNSPACED}]+"
 _WORD = (
     rf"\p{{N}}+(?:[.,:/]\p{{N}}+)+|[{UNSPACED}]"
-    rf"|{_LETTERS}(?:[\x{{AD}}\x{{200B}}-\x{{200D}}\x{{2060}}]+{_LETTERS})*[+#]*|[^\s\p{{Z}}]"
+    rf"|{_LETTERS}(?:[\x{{AD}}\x{{200C}}\x{{200D}}\x{{2060}}]+{_LETTERS})*[+#]*|[^\s\p{{Z}}]"
 )
 """A pattern of numbers, characters of scripts without spaces, words such as "C++", and others."""
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
@@ -310,7 +310,7 @@ def _words(texts, lower=False):
     lengths = tf.strings.length(parts.values, unit="UTF8_CHAR")
     ends = ends_in_row(parts, lengths)
     [words] = keep_where(is_word, parts)
-    known = tf.strings.regex_replace(words.values, r"[\x{AD}\x{200B}\x{2060}]", "")
+    known = tf.strings.regex_replace(words.values, r"[\x{AD}\x{2060}]", "")
     known = tf_text.normalize_utf8(known, "NFC")
     known = tf.strings.lower(known, "utf-8") if lower else known
     spans = tf.boolean_mask(tf.stack([ends - lengths, ends], axis=1), is_word)

@@ -317,7 +317,7 @@ class ProgressLogger(StepCallback):
 
     def on_epoch_begin(self, epoch, logs=None):
         super().on_epoch_begin(epoch, logs)
-        self._training_seconds, self._reported = 0.0, False
+        self._training_seconds, self._reported, self._began_at = 0.0, False, None
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._reported:  # not before, so that Keras ends its epoch with the last full window

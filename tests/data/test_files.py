@@ -168,6 +168,7 @@ MARKUP = "markup .*sacrebleu .* toolkit"
         '<!-- a comment\n\nof three lines -->\n\n<refset setid="a">\n',
     )),
     ('{"translation": {"en": "A dog.", "de": "Ein Hund."}}\n', "JSON .*encode_pairs"),
+    ('[\n  {\n    "en": "A dog."\n  }\n]\n', "JSON .*json2po"),
     ('{"en": "A dog."}\r\n{"en": "A cat."}\n', "JSON .*jq"),
     ('# Ü\n#, fuzzy\n\nmsgid ""\nmsgstr ""\n', "a catalog of messages .*po2txt.* --input"),
     ('msgctxt "menu"\nmsgid "Open"\n', "a catalog of messages .*po2txt"),

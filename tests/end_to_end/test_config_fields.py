@@ -186,7 +186,7 @@ def test_a_field_of_a_newer_version_is_named(config, tmp_path):
     with config.unlocked():
         config.decode.new = 1
     workdir.save_config(config)
-    with pytest.raises(InputError, match=r"config.json: decode.new is not a setting of a Transl"):
+    with pytest.raises(InputError, match=r"config.json has decode.new, .* use the version"):
         workdir.load_predictor()
     with config.unlocked():
         config.model.new = 1

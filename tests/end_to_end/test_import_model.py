@@ -63,6 +63,8 @@ def test_no_languages_are_assumed(imported, expected, tmp_path):
         assert "the target language is unknown" in stderr
     task = make_task(Workdir(workdir).load_config())
     translator = load_marian(imported[0]) if not languages else load_m2m100(imported[0])
+    task.config.data.folder = str(tmp_path)  # whose endings are those of the flags
+    assert task.has_split("test") and not task.has_split("val")
     predictor = task.make_predictor(translator.model, translator.tokenizer)
     assert predictor.settings.text_language == ""  # documents keep every abbreviation
 

@@ -70,8 +70,8 @@ MASKED = {
     + "(⟦O⟧d e⟦I⟧) 2 * 3 * 4 f*g*h i_j_k l* m* *.n *.o",
     "**a**b [c [d] e](f) [x [1] [g](h)": "⟦O⟧a⟦I⟧b ⟦O⟧c [d] e⟦I⟧ [x ⟦I⟧ ⟦O⟧g⟦I⟧",
     "**[a](b)** __c__ https://x.org/_d_/e": "⟦O⟧⟦O⟧a⟦I⟧⟦I⟧ ⟦W⟧ ⟦W⟧",
-    "这是**粗体**文字，还有*斜体*的。注意：**不要**。": "这是⟦O⟧粗体⟦I⟧文字，还有⟦O⟧斜体⟦I⟧的。"
-    + "注意：⟦O⟧不要⟦I⟧。",
+    "这是**粗体**文字。注意：**不要**。体积=长*宽*高，王*明、李*华。": "这是⟦O⟧粗体⟦I⟧文字。注意："
+    + "⟦O⟧不要⟦I⟧。体积=长*宽*高，王*明、李*华。",
     "A __very important__ note, ~~old~~ price, __count__. re**quire**d": "A ⟦O⟧very important⟦I⟧ "
     + "note, ⟦O⟧old⟦I⟧ price, ⟦W⟧. re**quire**d",
     "text](docs/page.md#part) and a](b c)": "text⟦I⟧ and a](b c)",
@@ -100,8 +100,8 @@ MASKED = {
     # Pictures, labels, the marks themselves
     "😀 a 👩‍👩‍👧 🇩🇪 1️⃣ ✓ → ©": "⟦I⟧ a ⟦I⟧ ⟦I⟧ ⟦I⟧ ⟦I⟧ → ©",
     "1. a\n (2) b\n- [x] c\n## d\n3 e - f": "⟦B⟧a\n⟦B⟧b\n⟦B⟧c\n⟦B⟧d\n3 e - f",
-    "> - a\n> > b\n> ## c\n!!! note \"d\"\n::: tip\n!!! So": "⟦B⟧a\n⟦B⟧b\n⟦B⟧c\n⟦B⟧ \"d\"\n⟦B⟧\n"
-    + "!!! So",
+    "> - a\n> > b\n> ## c\n!!! note 'd'\n::: tip\n> [x] e\n!!! so": "⟦B⟧a\n⟦B⟧b\n⟦B⟧c\n"
+    + "⟦B⟧ 'd'\n⟦B⟧\n⟦B⟧e\n!!! so",
     "00:33.080 --> 00:36,920 align:start\na --> b": "⟦B⟧\na --> b",
     "A \ue000\ue0ff of the text itself": "A ⟦W⟧⟦W⟧ of the text itself",
     "": None,
@@ -191,7 +191,8 @@ def test_the_lines_of_a_span_are_one_document():
     documents += [b"{q, select,\none {r}\nother {s}}\n"]
     documents += [b"<!--\n" + 1_998 * b"v\n" + b"-->\n"]
     documents += [b"<!--\n", *1_999 * [b"w\n"], b"-->\n"]  # one line more than a span may have
-    documents += [b"$$\na_i = b\n$$\n", b"$$x$$\n", b"$$ y\n\n", b"z $$\n"]
+    documents += [b"- $$\na_i = b\n$$\n", b"$$x$$\n", b"$$\r\ny\n\n", b"z $$\n"]
+    documents += [b"$$ Good food.\n", b"$$ Much better food.\n"]
     documents += [b"<!-- without\n", b"an end"]
     found = list(join_lines(line for text in documents for line in text.splitlines(keepends=True)))
     expected = [part for text in documents for part in (text, *(text.count(b"\n") - 1) * [b""])]

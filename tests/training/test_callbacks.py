@@ -97,9 +97,16 @@ def test_a_report_covers_its_epoch_alone(tmp_path, monkeypatch):
     ticking = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: clock.__setitem__(0, clock[0] + 1)
     )
+    validation = keras.callbacks.LambdaCallback(
+        on_test_begin=lambda logs: clock.__setitem__(0, clock[0] + 100)
+    )
     log = MetricsLog(tmp_path)
     tiny.eager_model().fit(
-        tiny.dataset(3), epochs=2, verbose=0, callbacks=[ticking, ProgressLogger(4, 6, log)]
+        tiny.dataset(3).filter(lambda *_: True),  # of which Keras looks for a fourth batch
+        validation_data=tiny.dataset(1),
+        epochs=2,
+        verbose=0,
+        callbacks=[ticking, validation, ProgressLogger(4, 6, log)],
     )
     tokens = [int(np.count_nonzero(labels)) for _, labels, _ in tiny.batches(3)]
     speeds = dict(log.values("tokens_per_second"))  # of one step, and of the two after it
