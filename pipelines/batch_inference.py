@@ -115,7 +115,7 @@ class LinePredictor:
             require_regular(self.terms, "terms are")
             Terms.read(self.terms)
         if self.terms and self.saved_model and self.n_best > 1:
-            raise InputError("--terms with --n_best is for --workdir: leave one of the two out.")
+            raise InputError("--terms and --n_best together need --workdir: leave one of them out.")
         if self.unique and self.n_best == 1:
             raise InputError("--unique is for several results of a line: also give --n_best.")
 

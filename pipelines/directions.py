@@ -114,7 +114,7 @@ def check_languages(predictor, languages):
 def languages_of(config, direction, predictor):
     """Returns the languages that a call of a predictor takes, {name: code}; none if bilingual.
 
-    The direction None is that of the config's only corpus; a code is None if it names no languages.
+    The direction None means the config's only corpus; a code is None if the config names none.
     """
     if getattr(predictor, "languages", None) is None:
         return {}
@@ -127,7 +127,7 @@ def languages_of(config, direction, predictor):
 def encoders_of(config, template, sources, targets, part):
     """Returns the encoders of a part's sources and targets, which add the languages' tokens.
 
-    The `LanguageTemplate` of a bilingual vocabulary is None.
+    The template is a `LanguageTemplate`, or None for a bilingual vocabulary.
     """
     if template is None:
         return sources, targets

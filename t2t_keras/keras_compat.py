@@ -27,9 +27,9 @@ require_backend(keras.backend.backend())
 class SavedSignature:
     """Makes `tf.saved_model.save` write the signature `serving_default` of a model or predictor.
 
-    It returns the outputs of `saved_call` for the inputs `saved_inputs`. Keras derives it from the
-    shapes with which it builds a model; one that makes its weights in its constructor has none, and
-    a SavedModel without a signature cannot be served.
+    The signature returns the outputs of `saved_call` for the inputs `saved_inputs`. Keras derives
+    it from the shapes with which it builds a model. A model that makes its weights in its
+    constructor has no such shapes, and a SavedModel without a signature cannot be served.
     Test: tests/models/test_keras_compat.py::test_a_model_that_tensorflow_saves_has_a_signature.
     """
 
@@ -273,7 +273,7 @@ def remat_mode(layer):
 
 
 def is_training(layer):
-    """Returns the `training` that a layer hands to its parts, inside of a call with this argument.
+    """Returns the `training` argument of the current call, which a layer passes to its parts.
 
     Test: tests/layers/test_residual.py::test_dropout_falls_on_the_sublayer_output_only.
     """

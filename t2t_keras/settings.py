@@ -122,7 +122,7 @@ def setting(default, allowed, text, may_change=None):
 
 
 def settings_of(kind, *without):
-    """Returns {name: `Setting`} of a dataclass made by `setting`, except for some names."""
+    """Returns {name: `Setting`} of a dataclass whose fields `setting` made, except some names."""
     fields = dataclasses.fields(kind)
     return {f.name: f.metadata["setting"] for f in fields if f.name not in without}
 

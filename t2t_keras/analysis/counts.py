@@ -220,7 +220,7 @@ def _count(graph):
             shapes = [x.shape for x in (*operation.inputs, *operation.outputs)]
             if any(not shape.is_fully_defined() for shape in shapes):
                 raise InputError(
-                    f"{operation.name} has shapes {shapes}: trace it with static shapes."
+                    f"{operation.name} has shapes {shapes}: trace the function with static shapes."
                 )
             flops += 2 * _PRODUCTS[operation.type](operation)
         for called in _called_graphs(operation):

@@ -247,7 +247,7 @@ def clearest_query(attention, layer):
 
 
 def sharpest_heads(attention, layer, count=2):
-    """Returns the `count` heads of a layer with the most concentrated weights, sorted."""
+    """Returns the indices of a layer's `count` heads with the most concentrated weights, sorted."""
     sharpness = attention.weights[layer].max(axis=-1).mean(axis=-1)  # [heads]
     return sorted(np.argsort(-sharpness, kind="stable")[:count].tolist())
 

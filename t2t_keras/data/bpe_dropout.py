@@ -66,7 +66,7 @@ class BpeDropout:
         self._smallest_parts = functools.lru_cache(1 << 18)(self._smallest_parts)
 
     def encode(self, texts: Texts) -> tf.RaggedTensor:
-        """Encodes texts, as `Tokenizer.encode` does; a graph calls Python for it."""
+        """Encodes texts with random merges, in Python; shapes as for `Tokenizer.encode`."""
         usual = self._tokenizer.encode(texts)
         values, lengths = tf.numpy_function(
             self._sample, [usual.values, usual.row_splits], [tf.int32, tf.int64], stateful=False

@@ -250,8 +250,8 @@ def read_stream(file, name, errors="strict", keep_ends=False):
 def split_lines(file, name, errors="strict", keep_ends=False):
     """Yields the lines of an open binary file, bytes that are valid UTF-8.
 
-    Only a line feed ends a line. A carriage return before it is dropped, and so are byte order
-    marks at its beginning, which joined files also contain on later lines.
+    Only a line feed ends a line. A carriage return before the line feed is dropped, and so are byte
+    order marks at the beginning of a line, which joined files have on later lines, too.
 
     Args:
         file: iterable of bytes that end in line feeds.
@@ -261,9 +261,8 @@ def split_lines(file, name, errors="strict", keep_ends=False):
 
     Raises:
         InputError: for a line that is not UTF-8, with its number, and for a file that is not UTF-8
-            text, such as a compressed one or UTF-16, JSON or a catalog. Unless lines keep their
-            ends, as in documents, also for all that `_NO_LINES_OF_TEXT` lists and for lines that
-            end in carriage returns alone.
+            text, such as a compressed one or UTF-16, JSON or a catalog. Without `keep_ends` also
+            for markup, subtitles, and lines that end in a carriage return alone.
     """
     refused = _NO_DOCUMENT if keep_ends else _NO_LINES_OF_TEXT
     head = b""  # what may still become the first line with content

@@ -65,7 +65,7 @@ class LabelEncoder:
         return tf.RaggedTensor.from_uniform_row_length(after([check], ids), 1)
 
     def fingerprint(self) -> str:
-        """Returns a str that differs between encoders of other classes."""
+        """Returns a str that differs between encoders with different classes."""
         return hashlib.sha256(repr(self.names).encode()).hexdigest()
 
     def check(self, label: str, place: str) -> None:

@@ -86,7 +86,7 @@ class LanguageTemplate:
         return sorted(self.ids)
 
     def reads(self, name):
-        """Returns whether the model reads a language, `source_language` or `target_language`."""
+        """Returns whether the model reads the language of a name, such as `source_language`."""
         return name == f"{self.source}_language" or (
             name == "target_language" and self.forces_target
         )
@@ -102,7 +102,7 @@ class LanguageTemplate:
     def id_of(self, name: str, code: str) -> int:
         """Returns the id of a language's token; raises InputError if there is none.
 
-        Args: name, for the message, the argument's: `source_language` or `target_language`.
+        Args: name, `source_language` or `target_language`, for the message.
         """
         if code not in self.ids:
             raise InputError(f"{name} is {code!r}: {advised_codes(code, self.codes)}.")

@@ -45,7 +45,7 @@ def without_marks(text):
 
 
 class MarkedTokenizer:
-    """A tokenizer of texts with marks: of a `Tokenizer` with tokens of bytes, or its like.
+    """A tokenizer of texts with marks, made of a `Tokenizer` with tokens of bytes.
 
     `placeholder_ids` are the ids of the tokens of the placeholders.
     """
@@ -187,8 +187,9 @@ def mark_pair(
 ) -> tuple[str, str]:
     """Puts the same marks, at most `placeholders`, into a source and its target.
 
-    `counterparts` are words that differ, {word of a source: word of its target}. Each mark is there
-    once, in ascending order in the source; none if no word occurs exactly once on each side.
+    `counterparts` are words that differ, {word of a source: word of its target}. Each mark occurs
+    once on each side, ascending in the source. Without a word that occurs exactly once on each
+    side there are none.
     """
     matches = list(_matches(source, target, counterparts))
     chosen = sorted(rng.sample(range(len(matches)), min(rng.randint(1, _MOST_SPANS), len(matches))))

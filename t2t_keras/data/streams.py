@@ -248,7 +248,7 @@ class PaddingFraction(NamedTuple):
 
 @no_autograph
 def padding_fraction(batches: tf.data.Dataset) -> PaddingFraction:
-    """Measures how much of the batches, finite `(inputs, labels, weights)`, is padding."""
+    """Measures the fraction of padding in a finite dataset of `(inputs, labels, weights)`."""
 
     def count(inputs, _, weights):
         source = inputs.get("source_ids", tf.zeros([0], tf.int32))

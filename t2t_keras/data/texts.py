@@ -191,7 +191,7 @@ def as_pairs(
             Face's `datasets`, a nested {"translation": {…}} included, and of TFDS; or a table, such
             as one of pandas or a dict of columns.
         source, target: the names of two columns; None: rows are pairs, or dicts with the keys
-            "source" and "target". Places such as 0 and 2 choose columns of rows without names.
+            "source" and "target". Indices such as 0 and 2 choose columns of rows without names.
 
     Raises:
         InputError: if a row is not a pair of texts, with its number; if a name is missing.

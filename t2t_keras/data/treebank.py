@@ -183,13 +183,14 @@ def _make_tree(parts, inside, place):
 
 
 def read_treebank(path: StrPath, tags: str = "kept", keep_empty: bool = False) -> list[Tree]:
-    """Reads the trees of a file, plain or .gz, and normalizes them by `normalize_tree`.
+    """Reads the trees of a file, plain or .gz; `normalize_tree` normalizes them, by `tags`.
 
     With `keep_empty` a tree without a word is a `Tree` without children, so that the list is
     aligned with the file; else it is left out.
 
     Raises:
-        InputError: if the file cannot be read, its brackets don't match, or it holds no tree.
+        InputError: if the file cannot be read, its brackets don't match, it holds no tree, or
+            `tags` is invalid.
     """
     trees = [normalize_tree(tree, tags) for tree in parse_trees(read_text(path), str(path))]
     if not any(trees):

@@ -30,7 +30,7 @@ from t2t_keras.keras_compat import share_sentencepiece_resource
 FIRST_PIECE = BOS_ID + 1
 """Ids below are padding, end, unknown and start; text never becomes one but the unknown token.
 
-Where a source is pieces with spaces between, the end is one of them.
+A source that is given as pieces, with spaces between, may contain the end token.
 """
 
 MARIAN_CODE = r"(?s:\A>>.*?<<)"

@@ -72,7 +72,7 @@ def beam_search(
         max_lengths: int32 [batch], the maximum length of each output, the end counted; 0 allows
             the empty output only.
         length_penalty: α of ((5 + length) / 6)^α, of either sign, or a `LengthPenalty`; the
-            end counts as length, the begin does not.
+            end counts as length, the begin token does not.
         n_best: up to beam_size, number of hypotheses for each sentence: an int, or int32 [] if it
             is known only at run time. With a tensor the result has beam_size of them; the first
             n_best are those of an int.

@@ -49,7 +49,7 @@ class SearchableModel(Protocol):
 
 
 class WrappedModel:
-    """Base of models that change what a `SearchableModel` gives, with its state as `inner`."""
+    """Base of models that change the outputs of a `SearchableModel`, whose state is `inner`."""
 
     def __init__(self, model):
         self.model = model

@@ -103,7 +103,7 @@ class RuledModel(WrappedModel):
         _, beams, vocab = logits.shape
         vocab = vocab or tf.shape(logits)[2]
         before = tf.cast(tf.reshape(logits, [-1, vocab]), tf.float32)  # [batch · beams, vocab]
-        tokens = tf.reshape(read, [-1, tf.shape(read)[2]])[:, 1:]  # without the begin
+        tokens = tf.reshape(read, [-1, tf.shape(read)[2]])[:, 1:]  # without the begin token
         after = before
         for rule in self.rules:
             after = rule(after, tokens)

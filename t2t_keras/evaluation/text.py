@@ -53,11 +53,11 @@ _PACKAGES = {
 
 
 def bleu_tokenizer(language: str) -> str:
-    """Returns sacreBLEU's tokenizer for a language, an ISO 639 code also with a script or region.
+    """Returns sacreBLEU's tokenizer for a language, an ISO 639 code, also with script or region.
 
-    It is `zh`, `ja-mecab` or `ko-mecab` for these languages, `char` for others that write no spaces
-    between words, and `13a` for all others. Without the packages that Japanese or Korean needs, it
-    is `char` as well, and a warning names them.
+    It is `zh` for Chinese, `ja-mecab` for Japanese, `ko-mecab` for Korean, `char` for other
+    languages without spaces between words, and `13a` for all others. Without the packages that
+    Japanese or Korean needs, it is `char` as well, and a warning names them.
 
     Example:
         >>> bleu_tokenizer("de"), bleu_tokenizer("zh_Hans")
@@ -397,8 +397,8 @@ def label_scores(predictions: Any, references: Any, labels: Any) -> dict:
     labels = _in_nfc(labels, "labels")
     if not references or len(predictions) != len(references):
         raise InputError(
-            f"there are {len(predictions)} labels to score against {len(references)} references: "
-            "give one for each text, and at least one."
+            f"there are {len(predictions)} predictions and {len(references)} references: give one "
+            "of each for every text, and at least one text."
         )
     for name, rows in (("predictions", predictions), ("references", references)):
         if unknown := [label for label in rows if label not in labels]:

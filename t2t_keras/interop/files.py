@@ -21,7 +21,8 @@ def check_file(path):
             beginning = file.read(len(_LFS_POINTER))
     except FileNotFoundError as error:
         if not path.parent.is_dir():
-            raise InputError(f"there is no folder {str(path.parent)!r}: give a model's.") from error
+            place = str(path.parent)
+            raise InputError(f"there is no folder {place!r}: give a model's folder.") from error
         raise InputError(f"{path.parent} has no {path.name}: copy the model again.") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): copy it again.") from error

@@ -267,7 +267,7 @@ def _read_shards(index, read):
 
 
 def require_sizes(config, arrays):
-    """Raises InputError, before a model is made, if sizes differ from the arrays' sizes."""
+    """Raises InputError, before a model is made, if the sizes of config and arrays differ."""
     for side in ("encoder", "decoder"):
         name = f"model.{side}.layers."
         count, expected = arrays.count(name), config[f"{side}_layers"]

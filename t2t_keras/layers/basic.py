@@ -220,10 +220,10 @@ class SequenceLayer(Rematerialized, keras.layers.Layer):
 
 
 class MaskedLayer(SequenceLayer):
-    """A layer whose `call` takes one mask of each side: a Keras mask, `Sequences` or a `View`.
+    """A layer whose `call` takes one mask of each input: a Keras mask, `Sequences` or a `View`.
 
-    A call also takes the earlier names, and by position the earlier order: `Sequences` of each
-    side, then a mask of each side. `call` itself, to which a subclass delegates, takes neither.
+    Calling the layer also accepts the former names of arguments, and by position the former order:
+    `Sequences` of each input, then a mask of each. The method `call` accepts neither.
     """
 
     masks = {"mask": "sequences"}  # noqa: RUF012  {name: earlier name, of older code and files}

@@ -15,7 +15,8 @@ class PositionEmbedding(SequenceLayer):
     """Base class of position embeddings (positional encodings); it changes nothing.
 
     `call` adds to the embedded tokens; in self-attention `rotate` changes queries and keys,
-    `adjust_scores` the scores, `adjust_context` the result. The paper's two add to the tokens.
+    `adjust_scores` the scores, `adjust_context` the result. The paper's two kinds,
+    sinusoidal and learned, add to the tokens.
 
     Call arguments:
         x: [batch, length, model_dim], embedded tokens.
@@ -30,8 +31,8 @@ class PositionEmbedding(SequenceLayer):
         max_positions: int, longest sequence that has positions; None: no limit.
         in_attention: bool, whether it acts in self-attention; each self-attention then has its own
             instance. False: it is added to the embedded tokens.
-        multiplies: bool, whether it has matrix products. Each class states it; without its own
-            statement `analysis.counts` refuses to count FLOPs, as with True.
+        multiplies: bool, whether it has matrix products. Each class must set it: if it is unset
+            or True, `analysis.counts` refuses to count FLOPs.
     """
 
     max_positions = None

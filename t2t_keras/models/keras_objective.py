@@ -32,9 +32,10 @@ def keras_objective(model, micro_batch, training=True):
         by_rows = training and model.micro_batches > 1
         where = "micro_batches above 1" if by_rows else "several devices"
         raise InputError(
-            f"The loss returns one number for a batch, or none, so {where} cannot weight the parts "
-            "by their tokens: give `compile` a loss that returns one number for each row or token, "
-            "which Keras averages. LabelSmoothedCrossEntropy and ignore_class leave tokens out."
+            "The loss returns one number for a batch, or none, so the parts cannot be weighted by "
+            f"their tokens with {where}: give `compile` a loss that returns one number for each "
+            "row or token, which Keras averages. To leave padding out, use "
+            "LabelSmoothedCrossEntropy or ignore_class."
         )
     rows = tf.cast(rows_of(micro_batch), tf.float32)
     loss = keras_compat.compute_loss(model, inputs, labels, logits, sample_weight, training)

@@ -8,7 +8,7 @@ from t2t_keras.layers.variants.local_attention import LocalSelfAttention
 
 
 def make_attention(config, **kwargs):
-    """Returns the attention of one layer, all heads together."""
+    """Returns the layer that computes attention, such as `ScaledDotProductAttention`, of all heads."""
     if config.attention_weights == "softmax" and config.attention_temperature == 1.0:
         normalize = Softmax()  # one operation less
     else:

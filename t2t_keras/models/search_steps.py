@@ -104,7 +104,7 @@ def require_hidden_step(model, user):
     """Raises InputError if a model has no `hidden_step` for its `step`: `user` runs only that."""
     if not has_form(model, "hidden_step"):
         raise InputError(
-            f"{user} computes the logits of a step itself, not by the `step` of "
+            f"{user} runs the `hidden_step` of a model and ignores the `step` of "
             f"{type(model).__name__}: give a Transformer."
         )
 

@@ -115,7 +115,7 @@ class EncoderLayer(ConfiguredLayer):
 class Encoder(ConfiguredLayer):
     """A stack of N `EncoderLayer`s.
 
-    N is `num_encoder_layers` of the config, of a causal stack `num_decoder_layers`. Arguments and
+    N is the config's `num_encoder_layers`, for a causal stack `num_decoder_layers`. Arguments and
     results are as for `EncoderLayer`; weights are of all layers, [batch, layers, heads, source,
     source]. With `attention_window` they come in blocks, see `LocalSelfAttention`.
 
@@ -510,7 +510,7 @@ class Transformer(TokenModel):
     def with_room(self, state: DecoderState, steps: tf.Tensor, round_up=None) -> DecoderState:
         """Returns a state with room for `steps` steps, int32 [], see `ops.append`.
 
-        `round_up` gives the new length of the sources for theirs, int32 []; None: they keep it.
+        `round_up` maps the length of the sources, int32 [], to a padded one; None: no padding.
         """
         if round_up is not None:
             key_values, mask = state.memory

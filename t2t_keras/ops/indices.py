@@ -61,7 +61,7 @@ def append(x, newest, count):
 
 
 def with_place(x):
-    """Returns x with a zero more on its last axis, or x if it has a fixed size, see `append`."""
+    """Returns x with a 0 appended to its last axis, or x if its size is fixed; see `append`."""
     return x if options().fixed_sizes else pad_end(x)
 
 

@@ -70,7 +70,7 @@ def partial_logits(ids, matrix, dtype):
 
 
 def lookup(ids, matrix):
-    """Returns the rows ids, integers [...], of a matrix [vocab, width]: [..., width]."""
+    """Returns the rows of a matrix [vocab, width] at ids, integers [...]: [..., width]."""
     return _products().lookup(ids, matrix)
 
 

@@ -34,7 +34,7 @@ In int8 the last bit of a float32 may decide which of two integers an activation
 """
 
 _MAX_SCORE_DIFFERENCE, _MAX_SAMPLED_DIFFERENCE = 0.25, 2.0
-_MIN_EQUAL_SHARE = 0.25
+_MIN_EQUAL_FRACTION = 0.25
 _MIN_LINES = 10
 """Limits of a `Distance`, see `score_limit`. A trained model had 0.02 and 99 % on its test split,
 0.7 and 65 % on sampled lines. With all scales 1.1 times too large it had 0.32 and 84 %, and 3.1 and
@@ -375,11 +375,11 @@ class Distance(NamedTuple):
         quarter must have equal answers.
         """
         limit = score_limit(lines)
-        too_few = lines and self.lines >= _MIN_LINES and self.equal < _MIN_EQUAL_SHARE
+        too_few = lines and self.lines >= _MIN_LINES and self.equal < _MIN_EQUAL_FRACTION
         if too_few or not self.score_difference <= limit:
             raise VerificationError(
                 f"in int8 {self.equal:.0%} of {self.lines} lines have the answer of float32"
-                + f", where {_MIN_EQUAL_SHARE:.0%} is the limit" * bool(too_few)
+                + f", where {_MIN_EQUAL_FRACTION:.0%} is the limit" * bool(too_few)
                 + f", and their scores differ by {self.score_difference:.3g}, where {limit} is the "
                 "limit: nothing was published; export in bfloat16 or float32."
             )

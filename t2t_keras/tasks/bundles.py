@@ -253,7 +253,7 @@ def write_description(folder, predictor):
 
 
 def require_savable(predictor, model):
-    """Raises InputError if a predictor, a class, with this model can't be saved."""
+    """Raises InputError if a predictor of this class with this model can't be saved."""
     if type(model) is not predictor.model_type:
         raise InputError(
             f"a {predictor.__name__} of a {type(model).__name__} can't be saved, only one of a "

@@ -24,13 +24,13 @@ _MOST_LINES = 2_000
 
 
 def join_lines(lines):
-    """Joins the lines of spans of several lines, so that each span is within one document.
+    """Joins the lines of each span that covers several, so that no document ends inside a span.
 
     Args:
         lines: iterable of bytes, with their ends.
 
     Yields:
-        One item for each line: the joined lines of such a span, then b"" for its other lines. A
+        One item for each line: the line, or the joined lines of a span, then b"" for its others. A
         span of more than 2,000 lines, or without an end, is divided. The time is linear.
     """
     ahead = _LinesAhead(lines)

@@ -14,7 +14,7 @@ _MAX_POSITIONS = 4096
 """Target positions whose logits are in memory together: 0.5 GB for 32,000 tokens in float32."""
 
 _VOCABULARY = 32_000
-"""Of a larger vocabulary fewer positions are."""
+"""The size of a vocabulary for this limit; for a larger one the limit is lower."""
 
 
 class Scores(NamedTuple):
@@ -53,7 +53,7 @@ def log_prob(model, inputs, labels, counts, vocab_size=_VOCABULARY):
 
     Args:
         model, vocab_size: as for `sequence_log_prob`; inputs: of the model, int32 [batch, ...].
-        labels, counts: int32 and bool [batch, length], and whether a label is one of them.
+        labels: int32 [batch, length]; counts: bool [batch, length], whether a label is added up.
     """
     batch, length = tf.unstack(tf.shape(labels))
     positions = _MAX_POSITIONS * _VOCABULARY // max(vocab_size, _VOCABULARY)

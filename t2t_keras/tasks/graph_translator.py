@@ -379,7 +379,7 @@ class GraphTranslator(SearchPredictor):
         """Returns the first tokens of sources and of targets, int32 [batch] each, or None.
 
         Raises:
-            InputError: if a language is missing, or the model has none.
+            InputError: if a language is missing, or one is given to a bilingual model.
         """
         if self.languages is None:
             refuse_languages(source_language=source_language, target_language=target_language)

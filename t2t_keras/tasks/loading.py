@@ -60,7 +60,10 @@ def load(folder: StrPath) -> Any:
         model = kind.model_type(config, **head)
         predictor = kind(model, tokenizer, **settings)
     except TypeError as error:  # an unknown setting
-        raise InputError(f"{path} is damaged ({error}): copy the folder again.") from error
+        raise InputError(
+            f"{path} does not fit this version of t2t_keras ({error}): load it with the version "
+            "that wrote it."
+        ) from error
     weights = os.path.join(folder, WEIGHTS_FOLDER)
     if not os.path.isdir(weights):
         weights = newest_weights(os.path.join(folder, "checkpoints"))

@@ -319,11 +319,11 @@ _IGNORED = r"[\x{AD}\x{200B}\x{2060}]"
 
 
 def mask(texts, pattern=""):
-    """Replaces spans by marks, and entities of characters by a mark and the character.
+    """Replaces spans by marks, and entities that stand for characters by a mark and the character.
 
     Args:
         texts: string [batch]; bytes that are not UTF-8 count as U+FFFD.
-        pattern: str, an RE2 pattern of additional spans, which stand for words.
+        pattern: str, an RE2 pattern of additional spans; the model reads each as a word.
 
     Returns:
         string [batch], valid UTF-8; and string [marks], the originals of all marks, in order.

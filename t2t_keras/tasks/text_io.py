@@ -183,7 +183,7 @@ def language_codes(template, count, source_language, target_language):
 
 
 def refuse_languages(**given):
-    """Raises InputError if a model of two languages is given one, {name: codes or None}."""
+    """Raises InputError if a bilingual model is given a language, {name: codes or None}."""
     for name, codes in given.items():
         if codes is not None:
             raise InputError(

@@ -48,7 +48,7 @@ def change_vocabulary(translator: Translator, tokenizer: Tokenizer) -> Translato
     if shared and tokenizer.target is not tokenizer:
         raise InputError(
             "the model shares one vocabulary, and the new tokenizer has one for each side: give a "
-            "tokenizer with one."
+            "tokenizer with one shared vocabulary."
         )
     sizes = {"vocab_size": tokenizer.target.vocab_size}
     if not shared:

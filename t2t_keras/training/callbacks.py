@@ -492,8 +492,8 @@ class PlateauMonitor:
     """Warns if evaluations have not improved for a while; there is no early stopping.
 
     Args:
-        log: its evaluations of earlier sessions count.
-        name: scalar of an evaluation.
+        log: `MetricsLog`, whose evaluations of earlier sessions count, too.
+        name: name of an evaluation's scalar in the log.
         mode: "max" or "min", whether high or low values are better.
         training: name of the same scalar in training, where less is better: if it fell while the
             evaluation's rose, the run overfits. None: no comparison.

@@ -123,7 +123,7 @@ def test_graphs_that_can_not_be_counted_are_refused():
     known = tf.TensorSpec([4, 4])
     inner = tf.function(lambda x: tf.matmul(x, x)).get_concrete_function(known)
     unknown = tf.function(lambda x: tf.matmul(x, x)).get_concrete_function(tf.TensorSpec(None))
-    with pytest.raises(InputError, match="trace it with static shapes"):
+    with pytest.raises(InputError, match="trace the function with static shapes"):
         count_graph_flops(unknown)
     calls = tf.function(lambda x: inner(inner(x))).get_concrete_function(known)
     assert count_graph_flops(calls) == 2 * 2 * 4**3

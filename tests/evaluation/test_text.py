@@ -170,8 +170,8 @@ A, AB = ["a"], ["a", "b"]
     (lambda: bleu_by_length(A, A, A, bounds=(9, 5)), r"bounds are \[9, 5\]: give rising"),
     (lambda: label_scores(["a", "c"], AB, AB), "predictions has 'c': give one of"),
     (lambda: label_scores([0, 1], [0, 1], [0, 1]), r"predictions\[0\] is 0, of type int"),
-    (lambda: label_scores([], [], AB), "0 labels to score against 0"),
-    (lambda: label_scores(A, AB, AB), "1 labels to score against 2"),
+    (lambda: label_scores([], [], AB), "0 predictions and 0 references"),
+    (lambda: label_scores(A, AB, AB), "1 predictions and 2 references"),
     (lambda: bleu_tokenizer(None), r"language\[0\] is None"),
 ])  # fmt: skip
 def test_what_has_no_score_is_named(call, message):

@@ -77,7 +77,7 @@ def test_a_call_with_its_own_encode_and_step_is_searched(tmp_path):
         lambda: KNNTransformer(model, DATASTORE),
         lambda: ShortlistTranslator(of_translator(model), shortlist()),
     ):
-        with pytest.raises(InputError, match="not by the `step` of OwnAll: give a Transformer"):
+        with pytest.raises(InputError, match="ignores the `step` of OwnAll: give a Transformer"):
             use()
     with pytest.raises(InputError, match="CTranslate2 has no OwnAll: give a translator of one"):
         export_ctranslate2(of_translator(model), tmp_path / "engine")

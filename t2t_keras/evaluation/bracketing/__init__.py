@@ -81,7 +81,8 @@ def read_parameters(path: StrPath) -> Parameters:
         elif name in _NUMBERS and len(values) == 1 and values[0].lstrip("-").isdigit():
             numbers[name] = int(values[0])
         elif field or name in _NUMBERS:
-            wanted = f"{count} names" if field else "a whole number"
+            names = "one name" if count == 1 else f"{count} names"
+            wanted = names if field else "a whole number"
             raise InputError(
                 f"{path}, line {number}: {name} is {' '.join(values)!r}: give {wanted}."
             )
