@@ -8,7 +8,7 @@ from t2t_keras.layers.variants.local_attention import LocalSelfAttention
 
 
 def make_attention(config, **kwargs):
-    """Returns the layer that computes attention, such as `ScaledDotProductAttention`, of all heads."""
+    """Returns what computes the attention of all heads, such as `ScaledDotProductAttention`."""
     if config.attention_weights == "softmax" and config.attention_temperature == 1.0:
         normalize = Softmax()  # one operation less
     else:
