@@ -76,7 +76,7 @@ COMMANDS = {
         "multi30k_en_de",
         "multi30k/tok",
         "multi30k_en_de_paper",
-        [1],
+        [1, 2, 3],
         {"multi30k_en_de_paper": f"{TOKENIZED} {NO_KNN}"},
         PAPERS_RECIPE,
     ),
