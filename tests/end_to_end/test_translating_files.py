@@ -221,7 +221,7 @@ OF_DOCUMENTS = r"--protected_pattern=S\+ is for --document: give it"
     ((None, None), 1, {}, "serving_default", ONE_MODEL),
     (("", None), 1, {}, "serving_default", ONE_MODEL),  # an unset shell variable
     (("x", "y"), 1, {}, "serving_default", ONE_MODEL),
-    ((None, "y"), 2, {}, "terms", "--terms with --n_best is for --workdir"),
+    ((None, "y"), 2, {}, "terms", "--terms and --n_best together need --workdir"),
     (("x", None), 2, {}, "document", "leave out --n_best, --scores and --unique"),
     (("x", None), 1, {"protected_pattern": "S+"}, "serving_default", OF_DOCUMENTS),
     ((None, "y"), 1, {"protected_pattern": "S+"}, "serving_default", OF_DOCUMENTS),

@@ -105,7 +105,7 @@ def test_translate_asks_an_export_with_terms(with_terms, live, tmp_path):
     assert [row for [row] in found] == [" ".join(text.splitlines()) for text in live]
     before = given.fingerprint("")["files"]
     assert before != predictor(with_terms, tmp_path, "a\tb\n").fingerprint("")["files"]
-    with pytest.raises(InputError, match="--terms with --n_best is for --workdir"):
+    with pytest.raises(InputError, match="--terms and --n_best together need --workdir"):
         predictor(with_terms, tmp_path, file, n_best=2).load()
     with pytest.raises(InputError, match=r"terms.tsv line 1 is 'dog': give a source phrase"):
         predictor(with_terms, tmp_path, "dog\n").load()

@@ -90,7 +90,7 @@ DAMAGE = {
         "has the task 'os.system', not one of .*translation.*: import the module",
     ),
     "model field": (description(model={"vocab_size": 3, "code": "x"}), "has no field 'code'"),
-    "setting": (description(settings={"beams": 4}), "is damaged"),
+    "setting": (description(settings={"beams": 4}), "does not fit this version"),
     "sizes": (description(model={"vocab_size": 330}), "weights"),
     "no tokenizer": (lambda f: shutil.rmtree(f / "vocabulary"), "holds no tokenizer"),
     "no weights": (lambda f: shutil.rmtree(f / "weights"), "holds no checkpoint"),
