@@ -105,7 +105,7 @@ def test_a_loss_of_keras_is_that_of_the_global_batch():
 
 
 @pytest.mark.parametrize(("loss", "message"), [
-    (loss_of("none"), "or none, so several devices"),
+    (loss_of("none"), "by their tokens with several devices"),
     (loss_of_a_batch, "one number for a batch"),
 ])  # fmt: skip
 def test_a_loss_that_two_devices_cannot_share_is_refused(loss, message):
