@@ -73,7 +73,10 @@ class Task:
         self.make_corpus()
 
     def check_tokenizer(self):
-        """Raises InputError if `train_tokenizer`, which goes with it, would fail by config.data."""
+        """Raises InputError if config.data would make `train_tokenizer` fail; reads no corpus.
+
+        A task that overrides one of the two overrides both.
+        """
 
     def has_split(self, split):
         """Returns whether the corpus has a split; raises InputError if its files are unreadable."""

@@ -221,7 +221,7 @@ def _score(task, part, tokenize, baseline, parallel_batches, parameters, predict
         result = task.score(outputs, references, **options)
         logging.info("%s %.4g", task.metric, result[task.metric])
         if task.metric == "bleu":
-            language = _target_language(task, part.direction)
+            language = _target_language(task, part.direction) or "de"  # as `_tokenizer` warns
             result |= _extra_scores(inputs, outputs, references, baseline, tokenize, language)
         return result
     except Exception:
@@ -371,9 +371,7 @@ def _extra_scores(sources, translations, references, baseline, tokenize, languag
         groups = bleu_by_length(sources, translations, references, tokenize, LOWERCASE.value)
         result["by_length"] = [dataclasses.asdict(group) for group in groups]
     if COMPOUND_SPLIT.value:
-        result["compound_split_bleu"] = compound_split_bleu(
-            translations, references, language or "de"
-        )
+        result["compound_split_bleu"] = compound_split_bleu(translations, references, language)
     return result
 
 
